@@ -1,0 +1,81 @@
+// Storage types of tensors and their sizes. bf16, fp16 and fp8 have names from the first day; the CPU backend computes
+// in fp32 or fp64 and refuses the others by name until they exist.
+#pragma once
+#include <string_view>
+
+#include "kernels/common/extents.h"
+
+namespace ogrom {
+
+enum class Dtype { fp32, fp64, bf16, fp16, fp8_e4m3, fp8_e5m2, i32, i64, u16, u64 };
+
+constexpr i64 size_of(Dtype type) {
+    switch (type) {
+        case Dtype::fp64:
+        case Dtype::i64:
+        case Dtype::u64:
+            return 8;
+        case Dtype::fp32:
+        case Dtype::i32:
+            return 4;
+        case Dtype::bf16:
+        case Dtype::fp16:
+        case Dtype::u16:
+            return 2;
+        case Dtype::fp8_e4m3:
+        case Dtype::fp8_e5m2:
+            return 1;
+    }
+    return 0;
+}
+
+constexpr std::string_view name_of(Dtype type) {
+    switch (type) {
+        case Dtype::fp32:
+            return "fp32";
+        case Dtype::fp64:
+            return "fp64";
+        case Dtype::bf16:
+            return "bf16";
+        case Dtype::fp16:
+            return "fp16";
+        case Dtype::fp8_e4m3:
+            return "fp8_e4m3";
+        case Dtype::fp8_e5m2:
+            return "fp8_e5m2";
+        case Dtype::i32:
+            return "i32";
+        case Dtype::i64:
+            return "i64";
+        case Dtype::u16:
+            return "u16";
+        case Dtype::u64:
+            return "u64";
+    }
+    return "?";
+}
+
+template <class T>
+constexpr Dtype dtype_of();
+template <>
+constexpr Dtype dtype_of<float>() {
+    return Dtype::fp32;
+}
+template <>
+constexpr Dtype dtype_of<double>() {
+    return Dtype::fp64;
+}
+template <>
+constexpr Dtype dtype_of<std::int32_t>() {
+    return Dtype::i32;
+}
+template <>
+constexpr Dtype dtype_of<i64>() {
+    return Dtype::i64;
+}
+template <>
+constexpr Dtype dtype_of<u64>() {
+    return Dtype::u64;
+}
+
+}  // namespace ogrom

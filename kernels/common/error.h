@@ -1,0 +1,60 @@
+// The one exception type of the program, and the exit codes it carries to main.
+//
+// Policy: what the compiler can refuse, it refuses; an absent value is std::optional; a broken internal promise is
+// OGROM_ASSERT (always on); a fault that a user or a machine can cause is fail()/require(); the single catch in main
+// adds rank, host, phase and last collective and ends the job on every rank.
+#pragma once
+#include <source_location>
+#include <stdexcept>
+#include <string>
+
+namespace ogrom {
+
+enum class ExitCode : int {
+    done = 0,
+    usage = 2,              // command line or run file
+    data = 3,               // corpus, token file, tokenizer
+    checkpoint = 4,         // checkpoint or file system
+    numerics = 5,           // stopped on a non-finite loss or gradient
+    peer = 6,               // a rank or a communicator failed
+    memory = 7,             // does not fit
+    skipped_input = 8,      // done, but some input was skipped
+    saved_for_requeue = 75  // saved on a signal or a time limit
+};
+
+class Error : public std::runtime_error {
+public:
+    Error(ExitCode code, const std::string& message, std::source_location where = std::source_location::current())
+        : std::runtime_error(message), code_(code), where_(where) {}
+    [[nodiscard]] ExitCode code() const noexcept { return code_; }
+    // Place in our source that noticed the fault (for the log; the message itself names the user's file:line or key).
+    [[nodiscard]] const std::source_location& where() const noexcept { return where_; }
+
+private:
+    ExitCode code_;
+    std::source_location where_;
+};
+
+[[noreturn]] inline void fail(ExitCode code, const std::string& message,
+                              std::source_location where = std::source_location::current()) {
+    throw Error(code, message, where);
+}
+
+// Use fail() inside an if where building the message costs something.
+inline void require(bool condition, ExitCode code, const std::string& message,
+                    std::source_location where = std::source_location::current()) {
+    if (!condition) {
+        throw Error(code, message, where);
+    }
+}
+
+}  // namespace ogrom
+
+// A promise between our own functions; always on, because a wrong number costs more than a compare.
+#define OGROM_ASSERT(condition)                                                                                       \
+    do {                                                                                                              \
+        if (!(condition)) {                                                                                           \
+            ::ogrom::fail(::ogrom::ExitCode::peer, std::string("broken promise: ") + #condition + " at " + __FILE__ + \
+                                                       ":" + std::to_string(__LINE__));                               \
+        }                                                                                                             \
+    } while (false)

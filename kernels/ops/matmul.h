@@ -1,0 +1,38 @@
+// Matrix products of linear layers, and the bias sums beside them. Row-major.
+//   matmul           y[m,n] = alpha * op(a)[m,k] op(b)[k,n] + beta * y         2 m n k flops
+//   bias_gradient    db[n] += sum_m dy[m,n]                                    m n flops, double sums, fixed order
+// Linear layer with weight w[N,K] (out, in): forward y = x w^T (b transposed); data gradient dx = dy w;
+// weight gradient dw += dy^T x (a transposed, beta = 1).
+#pragma once
+#include "kernels/common/extents.h"
+#include "kernels/common/stream.h"
+
+namespace ogrom::ops {
+
+enum class Transpose { no, yes };
+
+template <class T>
+struct Matmul {
+    T* y;
+    const T* a;  // [m,k], or [k,m] when transpose_a
+    const T* b;  // [k,n], or [n,k] when transpose_b
+    i64 m, n, k;
+    i64 ldy, lda, ldb;  // elements between rows as stored
+    Transpose transpose_a = Transpose::no;
+    Transpose transpose_b = Transpose::no;
+    T alpha = 1;
+    T beta = 0;  // 0: y is not read (it may hold NaN)
+};
+template <class T>
+void matmul(Stream stream, const Matmul<T>& op);
+
+template <class T>
+struct BiasGradient {
+    T* d_bias;     // [cols], added to
+    const T* d_y;  // [rows, cols]
+    i64 rows, cols, ldy;
+};
+template <class T>
+void bias_gradient(Stream stream, const BiasGradient<T>& op);
+
+}  // namespace ogrom::ops

@@ -1,0 +1,48 @@
+// Lifetime of MPI and of the control plane. One per process, made first in main, passed explicitly.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "src/comm/communicator.h"
+
+namespace ogrom {
+
+// What a rank is doing, published for the watchdog and the error message. Cheap: one store to shared memory.
+enum class Phase { start, plan, load, train, evaluate, save, report, stop };
+std::string_view name_of(Phase phase);
+
+class Session {
+public:
+    struct Options {
+        double timeout_s = 120;
+        bool single = false;  // commands that never need MPI (keys, data, inspect ...) do not start it
+    };
+    // Initialises MPI: thread level requested and checked (FUNNELED needed: one thread issues all MPI calls), error
+    // handler set to return, announced task count (SLURM_NTASKS, OMPI_COMM_WORLD_SIZE, PMI_SIZE) compared with the MPI
+    // world (B40), root under Open MPI, yield-when-idle for oversubscribed ranks. Starts the watchdog.
+    explicit Session(const Options& options);
+    ~Session();
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+
+    [[nodiscard]] int rank() const;
+    [[nodiscard]] int size() const;
+    [[nodiscard]] int node_rank() const;  // rank among those that share this node's memory
+    [[nodiscard]] int node_size() const;
+    [[nodiscard]] const std::string& host() const;
+    [[nodiscard]] Communicator& world();
+    // A communicator over the ranks of `colour`, ordered by `key`.
+    std::unique_ptr<Communicator> split(int colour, int key, const std::string& name);
+
+    void set_phase(Phase phase, i64 step);
+    // True when SIGTERM/SIGUSR1 arrived here; the trainer agrees over all ranks at the next micro-batch.
+    [[nodiscard]] bool stop_requested() const;
+    // Ends the job on every rank with one message; called by main's single catch.
+    [[noreturn]] void abort(ExitCode code, const std::string& message);
+
+private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ogrom

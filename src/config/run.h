@@ -1,0 +1,113 @@
+// A run file resolved: one struct per section, every value final and checked. Made by config/parse from the schema
+// table (config/schema), which is the only place that knows key names, defaults and constraints.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "kernels/common/dtype.h"
+#include "kernels/common/extents.h"
+
+#include "src/config/model.h"
+
+namespace ogrom {
+
+struct ParallelConfig {
+    i64 pipeline = 1, data = 1, context = 1, expert = 1, tensor = 1;  // data derived from the ranks when not given
+    i64 zero = 0;
+};
+
+struct DataConfig {
+    std::string train;  // prefix of a token set (PREFIX.bin, PREFIX.idx, PREFIX.json)
+    std::string valid;  // prefix of a held-out set; empty = documents held out of `train` by valid_fraction
+    double valid_fraction = 0;
+    std::string tokenizer;  // "byte", or a tokenizer.json / directory; must match the token set's identity
+    u64 seed = 0;           // order of documents and samples (separate from the model's)
+};
+
+enum class OptimizerKind { adamw, sgd };
+enum class ScheduleKind { cosine, linear, constant, wsd };
+
+struct OptimizerConfig {
+    OptimizerKind kind = OptimizerKind::adamw;
+    double lr = 0, min_lr = 0;
+    ScheduleKind schedule = ScheduleKind::cosine;
+    i64 warmup_steps = 0;
+    i64 decay_steps = 0;  // cosine/linear: step at which min_lr is reached; wsd: length of the last phase
+    double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1, momentum = 0;
+    double clip_norm = 1.0;  // 0 = no clipping
+};
+
+struct TrainConfig {
+    i64 steps = 0;
+    i64 micro_batch = 0;          // samples of one micro-batch on one rank
+    i64 accumulation = 0;         // micro-batches per step and rank
+    i64 global_batch = 0;         // = micro_batch * accumulation * data
+    i64 sequence = 0;             // T of the training samples, <= model.sequence
+    i64 eval_interval_steps = 0;  // 0 = only at the end
+    i64 eval_samples = 0;         // samples of one evaluation over all ranks
+    i64 log_interval_steps = 1;
+    i64 logits_rows = 0;  // rows of logits held at once (chunked head)
+    u64 seed = 0;         // initial weights and dropout
+};
+
+enum class NonFinite { stop, skip };
+
+struct NumericsConfig {
+    Dtype compute = Dtype::fp32;  // fp32 | fp64
+    bool deterministic = false;
+    NonFinite on_nonfinite = NonFinite::stop;
+    i64 max_skipped_steps = 10;  // consecutive skips before the run stops
+};
+
+struct PrecisionConfig {
+    Dtype weights = Dtype::fp32;  // bf16, fp16, fp8: named, refused until built
+};
+
+struct CheckpointConfig {
+    i64 interval_steps = 0;  // 0 = only at the end
+    i64 keep_last = 2;
+    bool strict = true;
+    bool at_end = true;
+};
+
+struct CommConfig {
+    double bucket_mib = 25;  // size of a gradient bucket
+    bool overlap = true;     // reduce buckets while backward goes on
+    Dtype gradient_dtype = Dtype::fp32;
+    double timeout_s = 120;  // silence of a rank before the job is ended
+};
+
+struct RunSection {
+    std::string name;
+    std::string output;           // default results/runs/<name>
+    i64 threads = 0;              // OpenMP threads per rank; 0 = cores of the node / ranks on it
+    std::string device = "auto";  // auto | cpu | cuda
+};
+
+struct RunConfig {
+    ModelConfig model;
+    ParallelConfig parallel;
+    DataConfig data;
+    TrainConfig train;
+    OptimizerConfig optimizer;
+    PrecisionConfig precision;
+    NumericsConfig numerics;
+    CheckpointConfig checkpoint;
+    CommConfig comm;
+    RunSection run;
+    std::string resolved_toml;       // every key with its final value and where it came from, as archived in run.toml
+    std::vector<std::string> notes;  // derived values and choices, printed at start
+};
+
+struct ParseInput {
+    std::string path;                    // the run file
+    std::vector<std::string> overrides;  // --set section.key=value, in order
+    i64 ranks = 1;                       // world size: data is derived from it
+    i64 tokenizer_vocab = 0;             // 0 = unknown at parse time
+};
+
+// Reads, merges (base files first), checks and resolves. Takes no memory of size, touches no device; throws
+// Error(usage) with `file:line: section.key: what was wrong; what would be right`, all faults of the file at once.
+RunConfig parse_run(const ParseInput& input);
+
+}  // namespace ogrom

@@ -1,0 +1,71 @@
+// Which tokens make up global sample n of a run: a pure function of (seed, epoch, n), independent of layout. The cursor
+// is a count of samples per source, so a run resumed under any layout reads on where the other stopped.
+// A sample is T+1 consecutive tokens of the documents of an epoch, concatenated in shuffled order (one end-of-document
+// token closes each); samples of an epoch are then shuffled. The last, shorter piece of an epoch is dropped and
+// counted.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/config/run.h"
+#include "src/data/batch.h"
+
+namespace ogrom {
+
+struct CursorSource {
+    std::string id;  // content hash of the token set
+    double weight = 1;
+    i64 epoch = 0;
+    i64 consumed = 0;  // samples of this epoch already used
+};
+struct Cursor {
+    int version = 1;
+    u64 seed = 0;
+    std::vector<CursorSource> sources;
+    i64 total_samples = 0;  // samples consumed since step 0
+};
+
+enum class SplitPart { train, valid };
+
+class Sampler {
+public:
+    // Opens and checks the token set (header, sizes against the file, identity of the tokenizer), builds the index of
+    // one epoch. Throws Error(data). `vocab` bounds every id.
+    Sampler(const DataConfig& data, i64 sequence, i64 vocab, SplitPart part);
+    ~Sampler();
+    [[nodiscard]] i64 samples_per_epoch() const;
+    [[nodiscard]] i64 tokens() const;
+    [[nodiscard]] i64 documents() const;
+    [[nodiscard]] std::vector<std::string> report() const;  // what was dropped, counted, repeated: lines for the log
+    // Fills row `row` of the batch with global sample n (n counts from 0 over epochs) and sets sample_id.
+    void fill(i64 n, Batch& batch, i64 row) const;
+    // Cursor after `total_samples` samples; and the check that a saved cursor belongs to this set, seed and sequence.
+    [[nodiscard]] Cursor cursor(i64 total_samples) const;
+    void check(const Cursor& saved) const;
+    // Entropy of the unigram distribution of the given part's tokens, in nats (the demo's yardstick).
+    [[nodiscard]] double unigram_entropy() const;
+
+private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+// Reads ahead: a thread that makes the micro-batches of the coming steps. Sample s of step k's global batch is global
+// sample k * global_batch + s; rank d of dp takes samples [d * micro * accumulation, ...), micro-batch after
+// micro-batch.
+class Prefetch {
+public:
+    Prefetch(const Sampler& sampler, const TrainConfig& train, i64 dp_rank, i64 first_step, i64 depth = 2);
+    ~Prefetch();
+    // The `accumulation` micro-batches of this rank for `step` (steps in ascending order). Rethrows the thread's Error.
+    std::vector<Batch> next(i64 step);
+    [[nodiscard]] double waited_s() const;  // time the trainer has waited for data
+
+private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ogrom
