@@ -7,7 +7,11 @@
 
 namespace ogrom {
 
+// GCC 12 takes scoped enumerators named like our integer types for shadowing; they are scoped, so nothing is hidden.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
 enum class Dtype { fp32, fp64, bf16, fp16, fp8_e4m3, fp8_e5m2, i32, i64, u16, u64 };
+#pragma GCC diagnostic pop
 
 constexpr i64 size_of(Dtype type) {
     switch (type) {

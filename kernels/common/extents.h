@@ -19,4 +19,9 @@ constexpr i64 ceil_div(i64 value, i64 step) {
     return (value + step - 1) / step;
 }
 
+// Elements from the start of a matrix to its row `row`, `stride` elements between rows.
+constexpr i64 row_offset(i64 row, i64 stride) {
+    return row * stride;
+}
+
 }  // namespace ogrom

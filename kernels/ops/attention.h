@@ -5,8 +5,8 @@
 //             ds_ij = p_ij (mask_ij do_i . v_j - delta_i) ; dq_i = scale sum_j ds_ij k_j ; dk_j = scale sum_i ds_ij q_i
 // Head h of the queries uses key head h / (heads / kv_heads). A query row with no allowed key gives o = 0, lse = -inf.
 // Rows are [batch * T] with a row stride, head h at column h * head_dim: the packed q|k|v rows of one product can be
-// used in place. Global dropout element of (b, h, i, j): ((sample[b] * heads_total + head0 + h) * Tq_total + query i) *
-// Tk_total + j. flops (causal pairs P = sum over i of allowed j): 4 P D forward, 10 P D backward (recomputation of s
+// used in place. Global dropout element of (b, h, i, j): ((sample[b] * heads_total + head0 + h) * queries_total +
+// query_offset + i) * keys_total + key_offset + j. flops (causal pairs P = sum over i of allowed j): 4 P D forward, 10 P D backward (recomputation of s
 // counted), per head. Saved: o, lse. Backward is repeatable (each output tile owned by one thread, summed in ascending
 // order).
 #pragma once
@@ -32,6 +32,7 @@ struct AttentionShape {
     const i64* sample = nullptr;     // [batch], for dropout
     i64 heads_total = 0, head0 = 0;  // this rank's heads within the model's (dropout element)
     DropoutSpec dropout;
+    i64 queries_total = 0, keys_total = 0;  // global Tq and Tk of the dropout element; 0 = queries, keys (as heads_total)
 };
 
 template <class T>
@@ -64,7 +65,8 @@ struct AttentionBackward {
 template <class T>
 void attention_backward(Stream stream, const AttentionBackward<T>& op);
 
-// Elements of T that forward and backward need at most, for `threads` host threads (grows with threads and T, not T*T).
+// Elements of T that forward and backward need at most, for `threads` host threads (grows with threads and T, not T*T);
+// `threads` is omp_get_max_threads() of the calling thread.
 i64 attention_workspace(const AttentionShape& shape, int threads);
 
 }  // namespace ogrom::ops

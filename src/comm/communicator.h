@@ -3,6 +3,7 @@
 // Every call has a sequence number, a label and a byte count in the flight record (comm/flight), which lets the control
 // plane name the collective a rank is stuck in. Same calls, same order, same sizes on all ranks.
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,6 +26,7 @@ public:
     struct State {
         virtual ~State() = default;
         virtual bool test() = 0;  // makes progress; true once complete
+        virtual void wait();      // until test() is true (comm/wait)
     };
     Pending() = default;
     explicit Pending(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -60,16 +62,27 @@ public:
     virtual Pending barrier(std::string_view label) = 0;
     // Lets collectives under way move; called between layers of the backward pass. No-op where hardware does it.
     virtual void progress() = 0;
-    // Bytes this rank has sent since the start, by label (formula: op headers; asserted in tests).
+    // Bytes this rank has sent since the start, counted by the same formula whatever the MPI library does inside
+    // (e = bytes of an element, p = size, own = elements this rank owns of `count` cut into parts of ceil(count / p)):
+    //   all_reduce     (count - own + (p - 1) own) e      = 2 (p - 1) / p count e where p divides count
+    //   reduce_scatter (p - 1) count_per_rank e
+    //   all_gather     (p - 1) count_per_rank e
+    //   broadcast      (p - 1) count e on the root, 0 elsewhere
+    //   barrier        0
     [[nodiscard]] virtual i64 bytes_sent() const = 0;
+    // The same, split by label. Empty where nothing is sent.
+    [[nodiscard]] virtual std::map<std::string, i64, std::less<>> bytes_by_label() const { return {}; }
 };
+
+// A communicator of one rank that needs no MPI: what commands use that run alone.
+std::unique_ptr<Communicator> make_single_communicator();
 
 // Elements of scratch that the fixed order needs for one call of `count` elements.
 constexpr i64 fixed_order_scratch(i64 count, int size) {
     return size <= 1 ? 0 : ceil_div(count, size) * size;
 }
 
-// Small control values, blocking through comm/wait.
+// Small control values, blocking through comm/wait. Sums are added in rank order.
 double agree_sum(Communicator& comm, double value, std::string_view label);
 i64 agree_sum(Communicator& comm, i64 value, std::string_view label);
 i64 agree_max(Communicator& comm, i64 value, std::string_view label);

@@ -3,6 +3,8 @@
 #include <memory>
 #include <string>
 
+#include "kernels/common/error.h"
+
 #include "src/comm/communicator.h"
 
 namespace ogrom {
@@ -15,7 +17,8 @@ class Session {
 public:
     struct Options {
         double timeout_s = 120;
-        bool single = false;  // commands that never need MPI (keys, data, inspect ...) do not start it
+        bool single = false;             // commands that never need MPI (keys, data, inspect ...) do not start it
+        i64 chunk_bytes = i64{1} << 30;  // most bytes of one MPI call: counts beyond int are cut (B23)
     };
     // Initialises MPI: thread level requested and checked (FUNNELED needed: one thread issues all MPI calls), error
     // handler set to return, announced task count (SLURM_NTASKS, OMPI_COMM_WORLD_SIZE, PMI_SIZE) compared with the MPI
@@ -39,10 +42,15 @@ public:
     [[nodiscard]] bool stop_requested() const;
     // Ends the job on every rank with one message; called by main's single catch.
     [[noreturn]] void abort(ExitCode code, const std::string& message);
+    [[noreturn]] void abort(const Error& error);  // adds the place in our source
 
 private:
     struct Impl;
     std::unique_ptr<Impl> impl_;
 };
+
+// Before a Session exists every rank meets the same fault (run file, launch): true on the rank that is to print it,
+// by the rank that the launcher announced in the environment; true when nothing was announced.
+bool prints_for_launch();
 
 }  // namespace ogrom

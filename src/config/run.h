@@ -68,6 +68,7 @@ struct CheckpointConfig {
     i64 keep_last = 2;
     bool strict = true;
     bool at_end = true;
+    std::vector<std::string> allow_changed;  // keys that a resumed run may change against its checkpoint
 };
 
 struct CommConfig {
@@ -102,8 +103,9 @@ struct RunConfig {
 struct ParseInput {
     std::string path;                    // the run file
     std::vector<std::string> overrides;  // --set section.key=value, in order
-    i64 ranks = 1;                       // world size: data is derived from it
-    i64 tokenizer_vocab = 0;             // 0 = unknown at parse time
+    i64 ranks = 1;                       // world size: data is derived from it; 0 = take the file's own mesh
+    i64 tokenizer_vocab = 0;             // 0 = unknown at parse time: model.vocab = 0 then stays 0
+    std::string text;                    // when not empty: this text is parsed (an archived run file), `path` names it
 };
 
 // Reads, merges (base files first), checks and resolves. Takes no memory of size, touches no device; throws

@@ -19,4 +19,7 @@ struct Batch {
     i64 unmasked = 0;                     // sum of loss_mask
 };
 
+// B x T of one segment per sample: ids, mask and sample ids 0, positions 0 .. T-1 in each row.
+Batch make_batch(i64 B, i64 T);
+
 }  // namespace ogrom

@@ -1,8 +1,10 @@
 // Which tokens make up global sample n of a run: a pure function of (seed, epoch, n), independent of layout. The cursor
 // is a count of samples per source, so a run resumed under any layout reads on where the other stopped.
-// A sample is T+1 consecutive tokens of the documents of an epoch, concatenated in shuffled order (one end-of-document
-// token closes each); samples of an epoch are then shuffled. The last, shorter piece of an epoch is dropped and
-// counted.
+// The non-empty documents of an epoch are concatenated in shuffled order (one end-of-document token closes each);
+// sample i of the epoch is tokens i*T .. i*T + T of that line, T inputs and the T tokens after them, so that every token
+// but the first is predicted once; samples of an epoch are then shuffled (data/permutation.h). The last, shorter piece
+// of an epoch is dropped and counted. The held-out part is in file order, not shuffled, the same in every epoch.
+// Documents are held out of data.train by a hash of their number, whatever data.seed is.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -39,8 +41,13 @@ public:
     [[nodiscard]] i64 tokens() const;
     [[nodiscard]] i64 documents() const;
     [[nodiscard]] std::vector<std::string> report() const;  // what was dropped, counted, repeated: lines for the log
-    // Fills row `row` of the batch with global sample n (n counts from 0 over epochs) and sets sample_id.
+    // How often a run of `steps` x `global_batch` samples reads the set: one line for the log.
+    [[nodiscard]] std::string coverage(i64 steps, i64 global_batch) const;
+    // Fills row `row` of the batch (made by make_batch) with global sample n (n counts from 0 over epochs): tokens,
+    // targets, mask, positions, sample_id; keeps `unmasked` true. Any thread.
     void fill(i64 n, Batch& batch, i64 row) const;
+    // Global sample n as T+1 ids. Any thread.
+    void read(i64 n, std::vector<std::int32_t>& ids) const;
     // Cursor after `total_samples` samples; and the check that a saved cursor belongs to this set, seed and sequence.
     [[nodiscard]] Cursor cursor(i64 total_samples) const;
     void check(const Cursor& saved) const;

@@ -13,8 +13,10 @@ namespace ogrom {
 class Arena {
 public:
     // Takes total(device) + total(host) bytes (on the CPU backend both are host memory), 64-byte aligned lines, every
-    // page touched by the threads that will use it. Throws Error(memory) with requested, free and largest line.
-    explicit Arena(const Ledger& ledger);
+    // page touched by the threads that will use it. Contents: zero, or NaN in every element of fp32 and fp64 when built
+    // for debugging or when OGROM_POISON=1. `node_ranks` ranks of this machine take as much at the same time. Throws
+    // Error(memory) with requested, free and largest line before anything is taken.
+    explicit Arena(const Ledger& ledger, int node_ranks = 1);
     ~Arena();
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
@@ -28,6 +30,7 @@ public:
     [[nodiscard]] i64 bytes() const { return bytes_; }
 
 private:
+    void touch();
     std::span<std::byte> take_bytes(const std::string& name);
     struct Slot {
         std::string name;
@@ -38,5 +41,8 @@ private:
     std::byte* base_ = nullptr;
     i64 bytes_ = 0;
 };
+
+// Throws Error(memory) when `node_ranks` ranks of this ledger need more than `free_bytes`; pure.
+void require_fit(const Ledger& ledger, int node_ranks, i64 free_bytes);
 
 }  // namespace ogrom

@@ -66,7 +66,9 @@ struct LocalTensor {
 };
 class ParameterLayout {
 public:
+    // Keeps pointers to the rows: the table must outlive the layout.
     ParameterLayout(const ParameterTable& table, const StageSpan& span);
+    ParameterLayout(ParameterTable&&, const StageSpan&) = delete;
     [[nodiscard]] std::span<const LocalTensor> tensors() const { return tensors_; }
     [[nodiscard]] const LocalTensor& tensor(std::string_view name) const;
     [[nodiscard]] i64 size() const { return size_; }  // elements of the flat buffer

@@ -1,6 +1,8 @@
 // Buckets of the flat gradient buffer, reduced over dp while the backward pass goes on. Buckets are cut from the end
-// (the first gradients that backward finishes); a bucket is issued once all its elements are final for the last
-// micro-batch. Deterministic mode: owner adds contributions in rank order, so any bucket size gives the same bits.
+// (the first gradients that backward finishes) and issued in that order on every rank; a bucket is issued once all its
+// elements are final for the last micro-batch. Deterministic mode: owner adds contributions in rank order, so any bucket
+// size gives the same bits.
+// Comes in: gradients[size], local sums. Goes out: the same buffer, summed over dp, equal on all ranks. Next: clip.cpp.
 #pragma once
 #include <memory>
 #include <span>
@@ -34,14 +36,17 @@ public:
         ReduceOrder order = ReduceOrder::any;
         bool overlap = true;
     };
+    // Ledger line "gradients.reduction" (fixed order over more than one rank only): contributions of the buckets under
+    // way.
     static void declare(Ledger& ledger, const ParameterLayout& layout, int dp, const Options& options);
     GradientReducer(Communicator& dp, const ParameterLayout& layout, std::span<T> gradients, Arena& arena,
                     const Options& options);
     ~GradientReducer();
     void begin(bool last_micro_batch);  // before each backward pass
-    void ready(i64 first, i64 last);    // a range is final for this micro-batch: issue, progress
+    void ready(i64 first, i64 last);    // a range is final for this micro-batch: check, issue, progress
     void finish();                      // after the last backward: all buckets reduced on return
-    // First parameter of this rank's own gradient (before reduction) that was not finite in this step, agreed over dp.
+    // First parameter of this rank's own gradient (before reduction, in the order of the backward pass) that was not
+    // finite in this step, agreed over dp: the lowest rank that found one. Collective.
     NonFiniteReport agree_nonfinite();
     [[nodiscard]] double exposed_s() const;  // time finish() waited, this step
 

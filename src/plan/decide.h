@@ -1,5 +1,8 @@
 // Decides once: run file plus mesh shape become the named extents and flags that the runtime reads.
 #pragma once
+#include <string>
+#include <vector>
+
 #include "src/comm/mesh.h"
 #include "src/config/run.h"
 #include "src/device/ledger.h"
@@ -20,7 +23,11 @@ struct Decisions {
 };
 Decisions decide(const RunConfig& run, const MeshShape& mesh, const MeshPlace& place, int threads);
 
-// The ledger of one rank, from configuration and mesh shape alone, without MPI or a device (plan/ledger).
+// The ledger of one rank, from configuration and mesh shape alone, without MPI or a device (plan/ledger). Lines that the
+// engine takes: "weights", "gradients", "moment1", "moment2" (as decided), those of the stage and of the reducer.
 Ledger make_ledger(const RunConfig& run, const MeshShape& mesh, const Decisions& decisions);
+
+// The plan as text: mesh, batch equation, schedule in step numbers, choices with reasons, ledger. Printed at start.
+std::string plan_text(const RunConfig& run, const MeshShape& mesh, const Decisions& decisions, const Ledger& ledger);
 
 }  // namespace ogrom

@@ -1,0 +1,46 @@
+# The short face of the build: each target is one or two cmake/ctest calls and installs what it lacks.
+BUILD ?= build
+JOBS  ?= $(shell nproc)
+MARCH ?= x86-64-v3
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := build
+.PHONY: setup build demo test bench lint format study gpu-test gpu-bench clean
+CMAKE = cmake -S . -G Ninja -DOGROM_MARCH=$(MARCH)
+
+setup: ## install missing Debian packages (root or sudo), else print the exact list
+	@jobscripts/local/setup.sh
+
+build: setup ## build/ogrom; CUDA sources too when nvcc is found
+	@$(CMAKE) -B $(BUILD) -DOGROM_TESTS=OFF
+	@cmake --build $(BUILD) -j $(JOBS)
+
+demo: setup ## train a small GPT on real English text with several ranks, then sample from it (TEXT=path for your own)
+	@$(CMAKE) -B $(BUILD)/demo -DOGROM_TESTS=OFF -DOGROM_CUDA=$$(jobscripts/local/has_gpu.sh)
+	@cmake --build $(BUILD)/demo -j $(JOBS)
+	@OGROM=$(BUILD)/demo/ogrom jobscripts/local/demo.sh
+
+test: setup ## build everything, CUDA too when nvcc is found, and run every test
+	@$(CMAKE) -B $(BUILD)/test -DOGROM_TESTS=ON -DOGROM_BENCH=ON
+	@cmake --build $(BUILD)/test -j $(JOBS)
+	@$(CMAKE) -B $(BUILD)/faults -DOGROM_TESTS=ON -DOGROM_FAULTS=ON -DOGROM_CUDA=OFF
+	@cmake --build $(BUILD)/faults -j $(JOBS) --target fault_programs
+	@tests/run_all.sh $(BUILD)/test $(BUILD)/faults
+
+bench: setup ## CPU benchmarks: verify, then rate and fraction of the limit; ROWS=regex selects; writes results/
+	@$(CMAKE) -B $(BUILD)/bench -DOGROM_TESTS=OFF -DOGROM_BENCH=ON
+	@cmake --build $(BUILD)/bench -j $(JOBS)
+	@BUILD=$(BUILD)/bench ROWS="$(ROWS)" tests/peers/bench.sh
+
+lint: setup ## clang-format, clang-tidy (.cpp/.h), include order, file and function size, shellcheck
+	@$(CMAKE) -B $(BUILD)/test -DOGROM_TESTS=ON -DOGROM_BENCH=ON > /dev/null
+	@BUILD=$(BUILD)/test JOBS=$(JOBS) tests/structure/lint.sh
+
+format: setup ## apply clang-format
+	@git ls-files '*.h' '*.cpp' '*.cu' | xargs clang-format -i
+
+study gpu-test gpu-bench: ## later work orders
+	@echo "make $@: not built yet (scaling studies and the CUDA backend are open work orders)" >&2; exit 2
+
+clean:
+	@rm -rf $(BUILD)

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# From a text to a trained GPT on this machine: tokenizer, token set, training on RANKS ranks, a look into the checkpoint,
+# generated text, a loss chart. TEXT=path takes your own text (file or directory); else the King James Bible that
+# Debian's bible-kjv ships, one chapter a document. Writes results/runs/demo (replaced on each call).
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+ogrom=${OGROM:-build/demo/ogrom}
+ranks=${RANKS:-2}
+out=results/runs/demo
+work=results/runs/demo-data
+rm -rf "$out" "$work"
+mkdir -p "$work"
+
+# mpirun refuses root unless told that it is meant, and more ranks than cores unless allowed.
+launch=(mpirun -n "$ranks" --bind-to none)
+[ "$(id -u)" -ne 0 ] || launch+=(--allow-run-as-root)
+[ "$(nproc)" -ge "$ranks" ] || launch+=(--oversubscribe)
+# mpirun turns SIGTERM into SIGKILL after 1 s; a save needs longer.
+launch+=(--mca odls_base_sigkill_timeout 30)
+
+if [ -n "${TEXT:-}" ]; then
+    text=$TEXT
+    documents=(--document-separator "${SEPARATOR:-}")
+    [ -n "${SEPARATOR:-}" ] || documents=()
+else
+    text=$work/text.txt
+    # "Ge1:1 In the beginning ..." becomes plain verses; a line with only % closes each chapter.
+    bible -f "gen1:1-rev22:21" | awk '{ split($1, r, ":"); if (NR > 1 && r[1] != chapter) print "%"; chapter = r[1];
+        sub(/^[^ ]+ /, ""); print }' > "$text"
+    documents=(--document-separator "%")
+fi
+
+echo "== tokenizer: byte-level BPE of 4096 entries"
+"$ogrom" tokenizer train --input "$text" "${documents[@]}" --vocab 4096 --out "$work/tokenizer.json"
+echo "== token set, 5 % of the documents held out"
+"$ogrom" data --input "$text" "${documents[@]}" --tokenizer "$work/tokenizer.json" --valid-fraction 0.05 --out "$work/text"
+echo "== training on $ranks ranks"
+"${launch[@]}" "$ogrom" train inputs/runs/demo.toml --set "data.train=$work/text" --set "data.valid=$work/text-valid" \
+    --set "data.tokenizer=$work/tokenizer.json"
+checkpoint=$out/checkpoints/$(cat "$out/checkpoints/latest")
+echo "== the checkpoint, read by h5dump"
+h5dump -H -d /weights/final_norm.weight "$checkpoint/checkpoint.h5"
+echo "== generated text"
+"$ogrom" sample "$checkpoint" --prompt "And it came to pass" --tokens 80 --temperature 0.8 --top-k 40 --seed 1
+echo "== written: $checkpoint, $out/metrics.h5, $out/loss.svg"

@@ -1,0 +1,104 @@
+#include "kernels/ops/embedding.h"
+
+#include <algorithm>
+
+#include "kernels/common/parallel.h"
+#include "kernels/cpu/dropout.h"
+
+namespace ogrom::ops {
+namespace {
+
+constexpr i64 tile = 512;         // elements of a mask held at a time
+constexpr i64 column_grain = 16;  // columns: one cache line of fp32
+
+template <class T>
+void forward_row(const EmbeddingForward<T>& op, i64 row) {
+    T* y = op.y + row_offset(row, op.C);
+    const T* token = op.token_table + row_offset(op.tokens[row], op.C);
+    if (op.position_table != nullptr) {
+        const T* position = op.position_table + row_offset(op.positions[row], op.C);
+        for (i64 c = 0; c < op.C; ++c) {
+            y[c] = token[c] + position[c];
+        }
+    } else {
+        std::copy_n(token, op.C, y);
+    }
+    if (op.dropout.p > 0) {
+        const i64 element = cpu::dropout_row_element(op.sample, row, op.T_, op.C);
+        T factors[tile];
+        for (i64 c0 = 0; c0 < op.C; c0 += tile) {
+            const i64 n = std::min(tile, op.C - c0);
+            cpu::dropout_factors(factors, op.dropout, element + c0, n);
+            for (i64 c = 0; c < n; ++c) {
+                y[c0 + c] = cpu::apply_dropout(y[c0 + c], factors[c]);
+            }
+        }
+    }
+}
+
+template <class T>
+void add_to(T* sum, const T* g, i64 n) {
+    for (i64 c = 0; c < n; ++c) {
+        sum[c] += g[c];
+    }
+}
+
+// Columns [first, last) of every row, in ascending r: a thread owns columns of both tables, so each table element is
+// summed in one order whatever the number of threads.
+template <class T>
+void backward_columns(const EmbeddingBackward<T>& op, i64 first, i64 last) {
+    T dropped[tile];
+    for (i64 c0 = first; c0 < last; c0 += tile) {
+        const i64 n = std::min(tile, last - c0);
+        for (i64 row = 0; row < op.B * op.T_; ++row) {
+            const T* g = op.d_y + row_offset(row, op.C) + c0;
+            if (op.dropout.p > 0) {
+                const i64 element = cpu::dropout_row_element(op.sample, row, op.T_, op.C) + c0;
+                cpu::dropout_factors(dropped, op.dropout, element, n);
+                for (i64 c = 0; c < n; ++c) {
+                    dropped[c] = cpu::apply_dropout(g[c], dropped[c]);
+                }
+                g = dropped;
+            }
+            if (op.d_token_table != nullptr) {
+                add_to(op.d_token_table + row_offset(op.tokens[row], op.C) + c0, g, n);
+            }
+            if (op.d_position_table != nullptr) {
+                add_to(op.d_position_table + row_offset(op.positions[row], op.C) + c0, g, n);
+            }
+        }
+    }
+}
+
+}  // namespace
+
+template <class T>
+void embedding_forward(Stream stream, const EmbeddingForward<T>& op) {
+    if (stream.backend == Backend::cuda) {
+        cuda_not_compiled("embedding_forward");
+    }
+    const i64 grain = std::max<i64>(1, parallel_grain / std::max<i64>(1, op.C));
+    parallel_ranges(op.B * op.T_, grain, [&](i64 first, i64 last) {
+        for (i64 row = first; row < last; ++row) {
+            forward_row(op, row);
+        }
+    });
+}
+
+template <class T>
+void embedding_backward(Stream stream, const EmbeddingBackward<T>& op) {
+    if (stream.backend == Backend::cuda) {
+        cuda_not_compiled("embedding_backward");
+    }
+    const i64 rows = op.B * op.T_;
+    OGROM_ASSERT(std::all_of(op.tokens, op.tokens + rows,
+                             [&](std::int32_t token) { return token >= 0 && token < op.vocabulary; }));
+    parallel_ranges(op.C, column_grain, [&](i64 first, i64 last) { backward_columns(op, first, last); });
+}
+
+template void embedding_forward<float>(Stream, const EmbeddingForward<float>&);
+template void embedding_forward<double>(Stream, const EmbeddingForward<double>&);
+template void embedding_backward<float>(Stream, const EmbeddingBackward<float>&);
+template void embedding_backward<double>(Stream, const EmbeddingBackward<double>&);
+
+}  // namespace ogrom::ops

@@ -1,0 +1,87 @@
+#include "kernels/ops/norm.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <type_traits>
+
+#include "kernels/common/fault.h"
+#include "kernels/common/parallel.h"
+#include "kernels/cpu/lanes.h"
+
+namespace ogrom::ops {
+namespace {
+
+constexpr i64 block_elements = 4096;    // fixed by the contract: part of the order of summation
+constexpr i64 blocks_at_a_time = 1024;  // partial sums held before they are added in order
+
+template <class T>
+double block_sum(const T* x, i64 n) {
+    return cpu::lane_sum(n, [&](i64 i) {
+        const auto value = static_cast<double>(x[i]);
+        return value * value;
+    });
+}
+
+// A number is not finite exactly when all bits of its exponent are set.
+template <class T>
+bool range_finite(const T* x, i64 n) {
+    using Bits = std::conditional_t<sizeof(T) == 4, u32, u64>;
+    constexpr Bits exponent = sizeof(T) == 4 ? static_cast<Bits>(0x7F800000U) : static_cast<Bits>(0x7FF0000000000000U);
+    Bits bad = 0;
+    for (i64 i = 0; i < n; ++i) {
+        bad |= (std::bit_cast<Bits>(x[i]) & exponent) == exponent ? Bits{1} : Bits{0};
+    }
+    return bad == 0;
+}
+
+}  // namespace
+
+template <class T>
+double sum_of_squares(Stream stream, const T* x, i64 n) {
+    if (stream.backend == Backend::cuda) {
+        cuda_not_compiled("sum_of_squares");
+    }
+    i64 blocks = ceil_div(n, block_elements);
+    if (fault_active("norm_last_block_dropped") && n % block_elements != 0) {
+        blocks -= 1;
+    }
+    double partial[blocks_at_a_time];
+    double sum = 0;
+    for (i64 start = 0; start < blocks; start += blocks_at_a_time) {
+        const i64 count = std::min(blocks_at_a_time, blocks - start);
+        parallel_ranges(count, 4, [&](i64 first, i64 last) {
+            for (i64 b = first; b < last; ++b) {
+                const i64 offset = (start + b) * block_elements;
+                partial[b] = block_sum(x + offset, std::min(block_elements, n - offset));
+            }
+        });
+        for (i64 b = 0; b < count; ++b) {
+            sum += partial[b];
+        }
+    }
+    return sum;
+}
+
+template <class T>
+bool all_finite(Stream stream, const T* x, i64 n) {
+    if (stream.backend == Backend::cuda) {
+        cuda_not_compiled("all_finite");
+    }
+    std::atomic<bool> finite{true};
+    parallel_ranges(n, 4 * block_elements, [&](i64 first, i64 last) {
+        for (i64 i = first; i < last && finite.load(std::memory_order_relaxed); i += block_elements) {
+            if (!range_finite(x + i, std::min(block_elements, last - i))) {
+                finite.store(false, std::memory_order_relaxed);
+            }
+        }
+    });
+    return finite.load();
+}
+
+template double sum_of_squares<float>(Stream, const float*, i64);
+template double sum_of_squares<double>(Stream, const double*, i64);
+template bool all_finite<float>(Stream, const float*, i64);
+template bool all_finite<double>(Stream, const double*, i64);
+
+}  // namespace ogrom::ops

@@ -1,0 +1,95 @@
+#include "kernels/ops/optimizer.h"
+
+#include <cmath>
+
+#include "kernels/common/fault.h"
+#include "kernels/common/parallel.h"
+
+namespace ogrom::ops {
+namespace {
+
+// The scalars of an AdamW step as the loop uses them, rounded once:
+//   w = keep w - rate m / (sqrt(v) root + epsilon), keep = 1 - lr decay, rate = lr / c1, root = 1 / sqrt(c2)
+template <class T>
+struct AdamWFactors {
+    T clip, beta1, one_minus_beta1, beta2, one_minus_beta2, keep, rate, root, epsilon, coupled;
+};
+
+template <class T>
+AdamWFactors<T> adamw_factors(const AdamW<T>& op) {
+    const StepScalars& s = op.scalars;
+    const double lr = s.lr * op.lr_factor;
+    const bool coupled = fault_active("adamw_decay_on_gradient");
+    return {static_cast<T>(s.clip),
+            static_cast<T>(s.beta1),
+            static_cast<T>(1 - s.beta1),
+            static_cast<T>(s.beta2),
+            static_cast<T>(1 - s.beta2),
+            static_cast<T>(coupled ? 1.0 : 1 - lr * op.decay),
+            static_cast<T>(lr / s.correction1),
+            static_cast<T>(1 / std::sqrt(s.correction2)),
+            static_cast<T>(s.epsilon),
+            static_cast<T>(coupled ? op.decay : 0.0)};
+}
+
+template <class T>
+void adamw_range(const AdamW<T>& op, const AdamWFactors<T>& f, i64 first, i64 last) {
+    T* __restrict weight = op.weight;
+    T* __restrict m = op.m;
+    T* __restrict v = op.v;
+    const T* __restrict gradient = op.gradient;
+    for (i64 i = first; i < last; ++i) {
+        T g = f.clip * gradient[i];
+#ifdef OGROM_FAULTS
+        g += f.coupled * weight[i];
+#endif
+        const T moment = f.beta1 * m[i] + f.one_minus_beta1 * g;
+        const T square = f.beta2 * v[i] + f.one_minus_beta2 * (g * g);
+        m[i] = moment;
+        v[i] = square;
+        weight[i] = f.keep * weight[i] - f.rate * (moment / (std::sqrt(square) * f.root + f.epsilon));
+    }
+}
+
+}  // namespace
+
+template <class T>
+void adamw(Stream stream, const AdamW<T>& op) {
+    if (stream.backend == Backend::cuda) {
+        cuda_not_compiled("adamw");
+    }
+    const AdamWFactors<T> factors = adamw_factors(op);
+    parallel_ranges(op.n, parallel_grain, [&](i64 first, i64 last) { adamw_range(op, factors, first, last); });
+}
+
+template <class T>
+void sgd(Stream stream, const Sgd<T>& op) {
+    if (stream.backend == Backend::cuda) {
+        cuda_not_compiled("sgd");
+    }
+    const T clip = static_cast<T>(op.scalars.clip);
+    const T momentum = static_cast<T>(op.scalars.momentum);
+    const T lr = static_cast<T>(op.scalars.lr * op.lr_factor);
+    const T keep = static_cast<T>(1 - op.scalars.lr * op.lr_factor * op.decay);
+    OGROM_ASSERT(op.m != nullptr || op.scalars.momentum == 0);
+    parallel_ranges(op.n, parallel_grain, [&](i64 first, i64 last) {
+        if (op.m == nullptr) {
+            for (i64 i = first; i < last; ++i) {
+                op.weight[i] = keep * op.weight[i] - lr * (clip * op.gradient[i]);
+            }
+            return;
+        }
+        for (i64 i = first; i < last; ++i) {
+            const T u = momentum * op.m[i] + clip * op.gradient[i];
+            op.m[i] = u;
+            op.weight[i] = keep * op.weight[i] - lr * u;
+        }
+    });
+}
+
+template void adamw<float>(Stream, const AdamW<float>&);
+template void adamw<double>(Stream, const AdamW<double>&);
+template void sgd<float>(Stream, const Sgd<float>&);
+template void sgd<double>(Stream, const Sgd<double>&);
+
+}  // namespace ogrom::ops

@@ -1,0 +1,73 @@
+// Raw file code: every result is checked, every fault is an Error that names the path, what was tried and the system's
+// reason. `code` is the exit code of that fault (checkpoint and file system unless the caller knows better).
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/common/extents.h"
+#include "src/base/error.h"
+#include "src/base/handle.h"
+
+namespace ogrom {
+
+struct FileDescriptorTraits {
+    using type = int;
+    static constexpr int empty = -1;
+    static void destroy(int descriptor) noexcept;  // close; a reader's close cannot lose data
+};
+using FileDescriptor = Handle<FileDescriptorTraits>;
+
+enum class Create {
+    exclusive,  // the file must not exist
+    truncate,   // an existing file is emptied
+    append      // written at the end, created when absent
+};
+
+// A file being written. close() reports what the destructor cannot: a writer that ends without close() has failed and
+// the destructor only gives the descriptor back.
+class FileWriter {
+public:
+    FileWriter(std::string path, Create create, ExitCode code = ExitCode::checkpoint);
+    void write(std::string_view bytes);  // all of it, however many calls it takes
+    void sync();                         // data on the disk (fsync)
+    void close();                        // sync() first where the data must survive a power cut
+    [[nodiscard]] i64 written() const { return written_; }
+    [[nodiscard]] const std::string& path() const { return path_; }
+
+private:
+    std::string path_;
+    ExitCode code_;
+    FileDescriptor descriptor_;
+    i64 written_ = 0;
+};
+
+// The whole file; refused when it is larger than `max_bytes` (sizes are never trusted before they are bounded).
+std::string read_file(const std::string& path, i64 max_bytes, ExitCode code = ExitCode::checkpoint);
+
+// Readers see the old content or the new one, never a part: temporary name in the same folder, fsync, rename, fsync of
+// the folder. The temporary file is removed on failure.
+void write_file_atomic(const std::string& path, std::string_view bytes, ExitCode code = ExitCode::checkpoint);
+
+// Creates `path` with `bytes`; false when it exists already (lock files, leases).
+bool create_file_exclusive(const std::string& path, std::string_view bytes, ExitCode code = ExitCode::checkpoint);
+
+void sync_file(const std::string& path, ExitCode code = ExitCode::checkpoint);
+void sync_directory(const std::string& path, ExitCode code = ExitCode::checkpoint);
+// rename(2), then fsync of the folder of `to` (and of `from`, when another).
+void rename_durable(const std::string& from, const std::string& to, ExitCode code = ExitCode::checkpoint);
+
+void make_directories(const std::string& path, ExitCode code = ExitCode::checkpoint);  // mkdir -p
+// Names in the folder, sorted, without "." and "..".
+std::vector<std::string> list_directory(const std::string& path, ExitCode code = ExitCode::checkpoint);
+i64 file_size(const std::string& path, ExitCode code = ExitCode::checkpoint);
+bool file_exists(const std::string& path);       // follows links; a folder exists too
+bool is_directory(const std::string& path);
+void remove_file(const std::string& path, ExitCode code = ExitCode::checkpoint);  // absent is no fault
+void remove_tree(const std::string& path, ExitCode code = ExitCode::checkpoint);  // absent is no fault; links are not followed
+i64 free_bytes(const std::string& folder, ExitCode code = ExitCode::checkpoint);  // what this user may still write
+
+std::string parent_path(const std::string& path);  // "." for a bare name
+std::string join_path(const std::string& folder, const std::string& name);
+
+}  // namespace ogrom

@@ -1,0 +1,43 @@
+// The flight record of this rank: its last collectives, each with sequence, label, axis, bytes, state and time. Kept by
+// the thread that issues them; the newest entry is also published in shared memory (comm/control) for the other ranks.
+#pragma once
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "kernels/common/extents.h"
+
+namespace ogrom {
+
+enum class FlightState { issued, done };
+
+struct FlightEntry {
+    i64 sequence = 0;  // number of the collective on its communicator, from 1
+    std::string label;
+    std::string axis;  // name of the communicator
+    i64 bytes = 0;     // payload of this rank
+    FlightState state = FlightState::issued;
+    double issued_s = 0, done_s = 0;  // seconds on the steady clock
+};
+
+// "#345 'gradients.bucket.3' (dp, 1.2 MB)"
+std::string describe_collective(i64 sequence, std::string_view label, std::string_view axis, i64 bytes);
+
+class FlightRecord {
+public:
+    static constexpr i64 capacity = 64;
+    // Returns a ticket for done(); the oldest entry is overwritten.
+    i64 issue(i64 sequence, std::string_view label, std::string_view axis, i64 bytes, double now_s);
+    void done(i64 ticket, double now_s);  // no effect once the entry was overwritten
+    [[nodiscard]] i64 issued() const { return next_; }
+    // Entry `back` calls before the newest (0 = newest); null where there is none.
+    [[nodiscard]] const FlightEntry* entry(i64 back) const;
+    // One line per entry not yet complete, newest first; empty when all are.
+    [[nodiscard]] std::string outstanding() const;
+
+private:
+    std::array<FlightEntry, capacity> ring_{};
+    i64 next_ = 0;
+};
+
+}  // namespace ogrom

@@ -1,0 +1,336 @@
+#include "src/comm/session.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <vector>
+
+#include "src/comm/communicator_mpi.h"
+#include "src/comm/launch.h"
+#include "src/comm/links.h"
+#include "src/comm/mpi_check.h"
+#include "src/comm/node_memory.h"
+#include "src/comm/signals.h"
+#include "src/comm/watchdog.h"
+
+namespace ogrom {
+namespace {
+
+constexpr double link_patience_s = 30;
+
+// The control data and the memory it lies in, kept alive together by every communicator.
+struct SharedControl {
+    NodeMemory memory;
+    Control control;
+    SharedControl(NodeMemory&& held, const Control::Place& place)
+        : memory(std::move(held)), control(memory.data(), place) {}
+};
+
+std::shared_ptr<Control> make_control(NodeMemory&& memory, const Control::Place& place) {
+    auto held = std::make_shared<SharedControl>(std::move(memory), place);
+    return {held, &held->control};
+}
+
+std::string host_name() {
+    char name[256] = {};
+    return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
+}
+
+// Test hook: OGROM_TEST_NODE_SPLIT=2 makes two nodes of this one, so that the links between nodes run on one machine.
+int pretended_nodes() {
+    const char* text = std::getenv("OGROM_TEST_NODE_SPLIT");
+    return text == nullptr ? 1 : std::max(1, std::atoi(text));
+}
+
+std::string_view name_of_level(int level) {
+    switch (level) {
+        case MPI_THREAD_SINGLE:
+            return "SINGLE";
+        case MPI_THREAD_FUNNELED:
+            return "FUNNELED";
+        case MPI_THREAD_SERIALIZED:
+            return "SERIALIZED";
+        default:
+            return "MULTIPLE";
+    }
+}
+
+bool more_ranks_than_cores(long ranks) {
+    return ranks > sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+void start_mpi() {
+    const LaunchFacts facts = read_launch([](const char* name) { return std::getenv(name); }, geteuid() == 0);
+    if (more_ranks_than_cores(facts.local_tasks.value_or(1))) {
+        setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);  // the user's own setting stays
+    }
+    int finalized = 0;
+    OGROM_MPI(MPI_Finalized(&finalized));
+    require(finalized == 0, ExitCode::peer, "a process can start MPI only once");
+    int provided = MPI_THREAD_SINGLE;
+    OGROM_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided));
+    return_errors(MPI_COMM_WORLD);
+    return_errors(MPI_COMM_SELF);
+    int size = 0;
+    OGROM_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
+    std::string refusal = launch_refusal(facts, size);
+    if (refusal.empty() && provided < MPI_THREAD_FUNNELED) {
+        refusal = fmt::format(
+            "MPI gives thread level {}, but FUNNELED is needed: the watchdog, OpenMP and input threads "
+            "run beside the one that calls MPI. Use an MPI library built with thread support",
+            name_of_level(provided));
+    }
+    if (!refusal.empty()) {
+        MPI_Finalize();
+        fail(ExitCode::usage, refusal);
+    }
+}
+
+// Ranks that share memory and see each other's process ids.
+MPI_Comm split_node(int rank) {
+    MPI_Comm shared = MPI_COMM_NULL, node = MPI_COMM_NULL;
+    OGROM_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &shared));
+    return_errors(shared);
+    struct stat space = {};
+    int colour = stat("/proc/self/ns/pid", &space) == 0 ? static_cast<int>(space.st_ino & 0x3fffffff) : 0;
+    int local = 0, locals = 1;
+    OGROM_MPI(MPI_Comm_rank(shared, &local));
+    OGROM_MPI(MPI_Comm_size(shared, &locals));
+    if (const int nodes = pretended_nodes(); nodes > 1) {
+        colour = local * nodes / locals;
+    }
+    OGROM_MPI(MPI_Comm_split(shared, colour, rank, &node));
+    return_errors(node);
+    OGROM_MPI(MPI_Comm_free(&shared));
+    return node;
+}
+
+}  // namespace
+
+std::string_view name_of(Phase phase) {
+    switch (phase) {
+        case Phase::start:
+            return "start";
+        case Phase::plan:
+            return "plan";
+        case Phase::load:
+            return "load";
+        case Phase::train:
+            return "train";
+        case Phase::evaluate:
+            return "evaluate";
+        case Phase::save:
+            return "save";
+        case Phase::report:
+            return "report";
+        case Phase::stop:
+            return "stop";
+    }
+    return "?";
+}
+
+struct Session::Impl {
+    Options options;
+    Control::Place place;
+    int size = 1;
+    int hub_ranks = 1;
+    MpiCommunicatorOptions communicators;
+    std::unique_ptr<Watchdog> watchdog;
+    std::unique_ptr<Communicator> world;
+    int exceptions = std::uncaught_exceptions();
+
+    explicit Impl(const Options& given) : options(given) {
+        place.host = host_name();
+        if (options.single) {
+            communicators.control = make_control(NodeMemory::alone(Control::segment_bytes(1)), place);
+            world = make_single_communicator();
+            return;
+        }
+        install_stop_signals();
+        watchdog = std::make_unique<Watchdog>(options.timeout_s);
+        start_mpi();
+        find_place();
+        MPI_Comm copy = MPI_COMM_NULL;
+        OGROM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
+        communicators.chunk_bytes = options.chunk_bytes;
+        const char* check = std::getenv("OGROM_CHECK_COLLECTIVES");
+        communicators.check =
+            check != nullptr && std::string_view(check) == "1" ? CollectiveCheck::compare : CollectiveCheck::off;
+        world = make_mpi_communicator(copy, "world", communicators);
+    }
+
+    void find_place() {
+        OGROM_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &place.world_rank));
+        OGROM_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
+        MPI_Comm node = split_node(place.world_rank);
+        OGROM_MPI(MPI_Comm_rank(node, &place.node_rank));
+        OGROM_MPI(MPI_Comm_size(node, &place.node_size));
+        place.oversubscribed = more_ranks_than_cores(place.node_size);
+        // Nodes are numbered by their lowest world rank, which is their leader: node 0 holds rank 0.
+        int leader = place.world_rank;
+        OGROM_MPI(MPI_Bcast(&leader, 1, MPI_INT, 0, node));
+        std::vector<int> leaders(static_cast<std::size_t>(size));
+        OGROM_MPI(MPI_Allgather(&leader, 1, MPI_INT, leaders.data(), 1, MPI_INT, MPI_COMM_WORLD));
+        place.nodes = 0;
+        hub_ranks = 0;
+        for (int r = 0; r < size; ++r) {
+            const int of_rank = leaders[static_cast<std::size_t>(r)];
+            hub_ranks += of_rank == 0 ? 1 : 0;
+            if (of_rank == r) {
+                place.node = r < leader ? place.node + 1 : place.node;
+                ++place.nodes;
+            }
+        }
+        communicators.control = make_control(NodeMemory(node, Control::segment_bytes(place.node_size)), place);
+        OGROM_MPI(MPI_Barrier(node));  // every slot of the node is filled
+        OGROM_MPI(MPI_Comm_free(&node));
+        try {
+            watchdog->attach(communicators.control, connect_nodes());
+        } catch (const Error& error) {  // no link to tell the other nodes: MPI must
+            print_failure(describe_failure(communicators.control->own(), FailureKind::failed, error.what()));
+            MPI_Abort(MPI_COMM_WORLD, static_cast<int>(error.code()));
+        }
+    }
+
+    Watchdog::Links connect_nodes() {
+        Watchdog::Links links;
+        links.hub_ranks = hub_ranks;
+        if (place.nodes == 1) {
+            return links;
+        }
+        LinkAddress address;
+        Descriptor listener;
+        if (place.world_rank == 0) {
+            const LinkReach reach = pretended_nodes() > 1 ? LinkReach::this_host : LinkReach::network;
+            listener = listen_for_links(reach, place.nodes, address);
+        }
+        OGROM_MPI(MPI_Bcast(&address, sizeof(address), MPI_BYTE, 0, MPI_COMM_WORLD));
+        links.token = address.token;
+        if (place.world_rank == 0) {
+            links.ends = accept_links(listener, address, place.nodes, link_patience_s);
+        } else if (place.node_rank == 0) {
+            links.ends.push_back(connect_link(address, place.node, link_patience_s));
+        }
+        return links;
+    }
+
+    ~Impl() {
+        if (options.single || world == nullptr) {
+            return;
+        }
+        if (std::uncaught_exceptions() > exceptions) {
+            leave(ExitCode::peer, "an exception left the program", {});
+        }
+        Control& control = *communicators.control;
+        control.own().state.store(RankState::finishing);
+        control.waiting_since(steady_seconds());
+        world.reset();
+        MPI_Finalize();
+        control.own().state.store(RankState::finished);
+        watchdog->say_goodbye();
+    }
+
+    // Publishes the failure (unless one is known), prints when it became ours and we are on node 0, ends the process.
+    [[noreturn]] void leave(ExitCode code, const std::string& message, const std::string& where) {
+        std::fflush(nullptr);
+        const std::string text = where.empty() ? message : fmt::format("{} [{}]", message, where);
+        if (options.single) {
+            print_failure(message);
+            _exit(static_cast<int>(code));
+        }
+        Control& control = *communicators.control;
+        watchdog->leaving();
+        if (code == ExitCode::peer) {
+            pause_until(0.5, [&] { return control.failed(); });  // an error of MPI is mostly the echo of a dead peer
+        }
+        const bool mine =
+            control.claim({place.world_rank, code, describe_failure(control.own(), FailureKind::failed, text)});
+        if (mine && place.node == 0) {
+            print_failure(control.failure().line);
+        }
+        control.own().state.store(RankState::failed);
+        if (place.nodes > 1) {
+            pause_until(0.3, [] { return false; });  // the watchdogs tell the other nodes
+        }
+        const ExitCode agreed = control.failed() ? control.failure().code : code;
+        if (mine && !pause_until(1.5, [&] { return others_gone(); })) {
+            MPI_Abort(MPI_COMM_WORLD, static_cast<int>(agreed));
+        }
+        _exit(static_cast<int>(agreed));
+    }
+
+    template <class Condition>
+    static bool pause_until(double seconds, Condition condition) {
+        const double until = steady_seconds() + seconds;
+        while (steady_seconds() < until) {
+            if (condition()) {
+                return true;
+            }
+            usleep(10'000);
+        }
+        return condition();
+    }
+
+    [[nodiscard]] bool others_gone() const {
+        for (int i = 0; i < place.node_size; ++i) {
+            const RankSlot& slot = communicators.control->slot(i);
+            if (i != place.node_rank && !process_gone(slot.pid.load(), slot.started.load())) {
+                return false;
+            }
+        }
+        return true;
+    }
+};
+
+Session::Session(const Options& options) : impl_(std::make_unique<Impl>(options)) {}
+Session::~Session() = default;
+
+int Session::rank() const {
+    return impl_->place.world_rank;
+}
+int Session::size() const {
+    return impl_->size;
+}
+int Session::node_rank() const {
+    return impl_->place.node_rank;
+}
+int Session::node_size() const {
+    return impl_->place.node_size;
+}
+const std::string& Session::host() const {
+    return impl_->place.host;
+}
+Communicator& Session::world() {
+    return *impl_->world;
+}
+
+std::unique_ptr<Communicator> Session::split(int colour, int key, const std::string& name) {
+    if (impl_->options.single) {
+        return make_single_communicator();
+    }
+    MPI_Comm part = MPI_COMM_NULL;
+    OGROM_MPI(MPI_Comm_split(MPI_COMM_WORLD, colour, key, &part));
+    return make_mpi_communicator(part, name, impl_->communicators);
+}
+
+void Session::set_phase(Phase phase, i64 step) {
+    impl_->communicators.control->set_phase(phase, step);
+}
+
+bool Session::stop_requested() const {
+    return stop_signalled();
+}
+
+void Session::abort(ExitCode code, const std::string& message) {
+    impl_->leave(code, message, {});
+}
+
+void Session::abort(const Error& error) {
+    impl_->leave(error.code(), error.what(), fmt::format("{}:{}", error.where().file_name(), error.where().line()));
+}
+
+}  // namespace ogrom

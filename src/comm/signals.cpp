@@ -1,0 +1,39 @@
+#include "src/comm/signals.h"
+
+#include <atomic>
+#include <pthread.h>
+#include <signal.h>
+
+namespace ogrom {
+namespace {
+
+// A signal handler can reach nothing but a global.
+std::atomic<bool> stop{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+void on_stop(int) {
+    stop.store(true, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void install_stop_signals() {
+    struct sigaction action = {};
+    action.sa_handler = on_stop;
+    action.sa_flags = SA_RESTART;  // a save under way goes on
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGTERM, &action, nullptr);
+    sigaction(SIGUSR1, &action, nullptr);
+}
+
+bool stop_signalled() {
+    return stop.load(std::memory_order_relaxed);
+}
+
+void block_signals_in_this_thread() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+}
+
+}  // namespace ogrom

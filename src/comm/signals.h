@@ -1,0 +1,11 @@
+// SIGTERM and SIGUSR1 ask for a stop at the next micro-batch. The handler only sets a flag; threads other than the main
+// one block both.
+#pragma once
+
+namespace ogrom {
+
+void install_stop_signals();
+bool stop_signalled();
+void block_signals_in_this_thread();  // all of them
+
+}  // namespace ogrom

@@ -1,0 +1,115 @@
+#include "src/comm/transfer.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fmt/format.h>
+
+#include "kernels/common/error.h"
+#include "kernels/common/fault.h"
+
+namespace ogrom {
+namespace {
+
+template <class T>
+void fold(T* sum, const T* next, i64 count, ReduceOp op) {
+    switch (op) {
+        case ReduceOp::sum:
+            for (i64 i = 0; i < count; ++i) {
+                sum[i] += next[i];
+            }
+            return;
+        case ReduceOp::max:
+            for (i64 i = 0; i < count; ++i) {
+                sum[i] = std::max(sum[i], next[i]);
+            }
+            return;
+        case ReduceOp::min:
+            for (i64 i = 0; i < count; ++i) {
+                sum[i] = std::min(sum[i], next[i]);
+            }
+            return;
+    }
+}
+
+template <class T>
+void combine(T* out, const std::function<const void*(int)>& contribution, int ranks, i64 count, ReduceOp op) {
+    constexpr i64 block = 2048;  // stays in the first-level cache while all contributions pass over it
+    std::array<T, block> sum;
+    const int used = fault_active("fixed_order_skips_last") && ranks > 2 ? ranks - 1 : ranks;
+    for (i64 first = 0; first < count; first += block) {
+        const i64 now = std::min(block, count - first);
+        std::memcpy(sum.data(), static_cast<const T*>(contribution(0)) + first,
+                    static_cast<std::size_t>(now) * sizeof(T));
+        for (int r = 1; r < used; ++r) {
+            fold(sum.data(), static_cast<const T*>(contribution(r)) + first, now, op);
+        }
+        std::memcpy(out + first, sum.data(), static_cast<std::size_t>(now) * sizeof(T));
+    }
+}
+
+}  // namespace
+
+void check_transfer(i64 count, Dtype type, std::string_view label) {
+    if (count < 0) {
+        fail(ExitCode::peer, fmt::format("collective '{}': count {} is negative", label, count));
+    }
+    switch (type) {
+        case Dtype::fp32:
+        case Dtype::fp64:
+        case Dtype::i32:
+        case Dtype::i64:
+        case Dtype::u64:
+            return;
+        case Dtype::bf16:
+        case Dtype::fp16:
+        case Dtype::fp8_e4m3:
+        case Dtype::fp8_e5m2:
+        case Dtype::u16:
+            break;
+    }
+    fail(ExitCode::peer, fmt::format("collective '{}': type {} is not built yet; fp32, fp64, i32, i64 and u64 are",
+                                     label, name_of(type)));
+}
+
+void check_root(int root, int size, std::string_view label) {
+    if (root < 0 || root >= size) {
+        fail(ExitCode::peer, fmt::format("collective '{}': root {} is not in [0, {})", label, root, size));
+    }
+}
+
+void copy_own(void* out, const void* in, i64 bytes) {
+    if (out != in && bytes > 0) {
+        std::memmove(out, in, static_cast<std::size_t>(bytes));
+    }
+}
+
+OwnedPart owned_part(i64 count, int owner, int size) {
+    const i64 part = ceil_div(count, size);
+    return {std::min(part * owner, count), std::min(part * (owner + 1), count)};
+}
+
+void combine_in_rank_order(void* out, const std::function<const void*(int)>& contribution, int ranks, i64 count,
+                           Dtype type, ReduceOp op) {
+    switch (type) {
+        case Dtype::fp32:
+            return combine(static_cast<float*>(out), contribution, ranks, count, op);
+        case Dtype::fp64:
+            return combine(static_cast<double*>(out), contribution, ranks, count, op);
+        case Dtype::i32:
+            return combine(static_cast<std::int32_t*>(out), contribution, ranks, count, op);
+        case Dtype::i64:
+            return combine(static_cast<i64*>(out), contribution, ranks, count, op);
+        case Dtype::u64:
+            return combine(static_cast<u64*>(out), contribution, ranks, count, op);
+        case Dtype::bf16:
+        case Dtype::fp16:
+        case Dtype::fp8_e4m3:
+        case Dtype::fp8_e5m2:
+        case Dtype::u16:
+            break;
+    }
+    check_transfer(count, type, "combine");
+}
+
+}  // namespace ogrom

@@ -1,0 +1,47 @@
+// ogrom keys: the run-file reference.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "src/commands/commands.h"
+#include "src/config/schema.h"
+
+namespace ogrom {
+
+namespace {
+
+struct KeysOptions {
+    std::string filter;
+    bool markdown = false, json = false;
+};
+
+int run_keys(const KeysOptions& options) {
+    const std::string text = options.markdown ? schema_markdown()
+                             : options.json   ? schema_json(options.filter)
+                                              : schema_text(options.filter);
+    if (text.empty() || text == "[]\n") {
+        fail(ExitCode::usage, fmt::format("keys: no key contains \"{}\"; `ogrom keys` lists all", options.filter));
+    }
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+        fail(ExitCode::checkpoint, "keys: cannot write to the standard output");
+    }
+    return static_cast<int>(ExitCode::done);
+}
+
+}  // namespace
+
+void add_keys(CLI::App& app, Invocation& chosen) {
+    CLI::App* command = app.add_subcommand("keys", "Reference of every key of a run file");
+    const auto options = std::make_shared<KeysOptions>();
+    command->add_option("FILTER", options->filter, "only keys whose name contains this, as in optimizer or train.steps");
+    CLI::Option* markdown = command->add_flag("--markdown", options->markdown, "as Markdown (inputs/README.md)");
+    command->add_flag("--json", options->json, "as JSON, one object per key")->excludes(markdown);
+    command->footer("Example: ogrom keys optimizer");
+    command->callback([options, &chosen] {
+        chosen.needs_session = false;
+        chosen.run = [options](Session*) { return run_keys(*options); };
+    });
+}
+
+}  // namespace ogrom

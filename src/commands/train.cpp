@@ -1,0 +1,91 @@
+// In: RUN.toml and overrides. Out: a trained model in the run's folder, exit code 0, 75 when saved for a requeue.
+// Next: config/parse.cpp, comm/mesh.cpp, train/trainer.cpp.
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/commands/commands.h"
+#include "src/config/run.h"
+#include "src/data/token_set.h"
+#include "src/train/trainer.h"
+
+namespace ogrom {
+namespace {
+
+struct TrainArguments {
+    std::string run_file;
+    std::vector<std::string> overrides;
+    std::string resume;
+    double time_limit_minutes = 0;
+    i64 stop_after = 0;
+    bool json = false;
+};
+
+// Entries of the tokenizer that made the training set; 0 where the set does not say.
+i64 vocab_of(const std::string& prefix) {
+    const TokenSet set(prefix);
+    return set.record() ? set.record()->vocab : 0;
+}
+
+RunConfig resolve(const TrainArguments& arguments, i64 ranks) {
+    ParseInput input;
+    input.path = arguments.run_file;
+    input.overrides = arguments.overrides;
+    input.ranks = ranks;
+    RunConfig run = parse_run(input);
+    if (run.model.vocab == 0) {
+        input.tokenizer_vocab = vocab_of(run.data.train);
+        require(input.tokenizer_vocab > 0, ExitCode::usage,
+                arguments.run_file + ": model.vocab = 0 takes the vocabulary from the token set's record, but " +
+                    run.data.train + ".json is absent; give model.vocab");
+        run = parse_run(input);
+    }
+    return run;
+}
+
+int train_command(const TrainArguments& arguments, const ResumeChoice& resume, Session& session) {
+    const RunConfig run = resolve(arguments, session.size());
+    const TrainOptions options{resume, arguments.time_limit_minutes * 60, arguments.stop_after};
+    const TrainSummary summary = train(session, run, options);
+    if (arguments.json && session.rank() == 0) {
+        std::printf("%s\n", summary_json(summary).c_str());
+    }
+    return static_cast<int>(summary.code);
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Invocation& chosen) {
+    const auto arguments = std::make_shared<TrainArguments>();
+    CLI::App* command = app.add_subcommand("train", "Train a model as a run file says");
+    command->footer(
+        "Example: mpirun -n 4 ogrom train inputs/runs/demo.toml --set train.steps=200\n"
+        "         mpirun -n 4 ogrom train inputs/runs/demo.toml --resume\n"
+        "Writes run.toml, provenance.json, metrics.csv, metrics.h5, log.txt, events.jsonl and checkpoints/ into run.output.");
+    command->add_option("run_file", arguments->run_file, "run file (TOML); every key: ogrom keys")
+        ->required()
+        ->check(CLI::ExistingFile);
+    command->add_option("--set", arguments->overrides, "section.key=value, stronger than the file; may be repeated")
+        ->take_all();
+    const CLI::Option* resume =
+        command
+            ->add_option("--resume", arguments->resume,
+                         "go on from the newest complete checkpoint of the run's folder (none: an error); =auto: from "
+                         "there, or from the start; =PATH: from that checkpoint")
+            ->expected(0, 1);
+    command->add_option("--time-limit", arguments->time_limit_minutes,
+                        "minutes from launch after which the run saves and ends with exit code 75")
+        ->check(CLI::PositiveNumber);
+    command->add_option("--stop-after", arguments->stop_after,
+                        "steps of this process after which the run saves and ends with exit code 75")
+        ->check(CLI::PositiveNumber);
+    command->add_flag("--json", arguments->json, "print the summary as JSON on standard output at the end");
+    command->callback([arguments, resume, &chosen] {
+        const ResumeChoice choice = resume->count() > 0 ? parse_resume(arguments->resume) : ResumeChoice{};
+        chosen.needs_session = true;
+        chosen.run = [arguments, choice](Session* session) { return train_command(*arguments, choice, *session); };
+    });
+}
+
+}  // namespace ogrom

@@ -1,0 +1,149 @@
+#include "src/config/resolve.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "kernels/common/fault.h"
+
+#include "src/base/text.h"
+
+namespace ogrom {
+
+namespace {
+
+// How far a feature that has a name but no code is from being usable, in the user's words.
+std::string_view feature(const std::string& key) {
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 5> names = {
+        {{"parallel.pipeline", "pipeline parallelism is"},
+         {"parallel.context", "context parallelism is"},
+         {"parallel.expert", "expert parallelism is"},
+         {"parallel.tensor", "tensor parallelism is"},
+         {"parallel.zero", "sharding of optimizer, gradients and weights is"}}};
+    const auto found = std::find_if(names.begin(), names.end(), [&](const auto& row) { return row.first == key; });
+    return found == names.end() ? "this value is" : found->second;
+}
+
+std::string unquoted(const std::string& text) {
+    return text.size() >= 2 && text.front() == '"' ? text.substr(1, text.size() - 2) : text;
+}
+
+// Given in a base file while a file above it (or --set) chose the value that makes it idle: dropped with a note, since
+// the user cannot take a key out of a base file.
+bool overruled(const Resolution& r, const Key& key, const Entry& entry) {
+    const auto decider = r.assigned.given.find(std::string(key.effect.decider));
+    return decider != r.assigned.given.end() && decider->second.layer > entry.layer;
+}
+
+bool has_effect(const Key& key, const RunConfig& run) { return key.effect.holds == nullptr || key.effect.holds(run); }
+
+std::string origin(const Resolution& r, const std::string& name) {
+    const auto derived = r.derived.find(name);
+    const auto given = r.assigned.given.find(name);
+    if (given != r.assigned.given.end()) {
+        return derived == r.derived.end() ? given->second.where
+                                          : fmt::format("{}, derived: {}", given->second.where, derived->second);
+    }
+    return derived == r.derived.end() ? "default" : fmt::format("derived: {}", derived->second);
+}
+
+}  // namespace
+
+void resolve_required(Resolution& r) {
+    for (const Key& key : schema()) {
+        const std::string name = key.full_name();
+        if (key.default_kind == DefaultKind::required && !r.given(name)) {
+            if (r.sound({name.c_str()})) {
+                r.fault(name, fmt::format("missing; would be right: {} in [{}] ({}{}{})", key.name, key.section,
+                                          type_name(key), key.unit.empty() ? "" : fmt::format(", {}", key.unit),
+                                          fmt::format("; {}", key.meaning)));
+            }
+            r.assigned.bad.insert(name);
+        }
+    }
+}
+
+void resolve_built(Resolution& r) {
+    for (const Key& key : schema()) {
+        if (key.built.empty() || !r.given(key.full_name())) {
+            continue;
+        }
+        const std::vector<std::string> built = split(key.built, ' ');
+        const std::string value = unquoted(value_text(key, r.run));
+        if (std::find(built.begin(), built.end(), value) == built.end()) {
+            r.fault(key.full_name(), fmt::format("{}: {} not built yet; would be right: {}", value,
+                                                 feature(key.full_name()), join(built, " or ")));
+        }
+    }
+}
+
+void resolve_effects(Resolution& r) {
+    for (const Key& key : schema()) {
+        const std::string name = key.full_name();
+        const auto found = r.assigned.given.find(name);
+        if (found == r.assigned.given.end() || has_effect(key, r.run) || fault_active("config_no_effect") ||
+            !r.sound({std::string(key.effect.decider).c_str()})) {
+            continue;
+        }
+        if (overruled(r, key, found->second)) {
+            r.note(fmt::format("{} ({}) is without effect here: needs {}", name, found->second.where, key.effect.when));
+        } else {
+            r.fault(name, fmt::format("has no effect in this combination; would be right: without it, or with {}",
+                                      key.effect.when));
+        }
+        r.assigned.given.erase(found);
+        reset_key(key, r.run);
+    }
+}
+
+void resolve_run_section(Resolution& r) {
+    RunSection& section = r.run.run;
+    if (!r.given("run.name")) {
+        section.name = std::filesystem::path(r.input.path).stem().string();
+        r.derived["run.name"] = "name of the run file";
+    }
+    if (section.name.find('/') != std::string::npos || section.name.empty() || section.name.starts_with('.')) {
+        r.fault("run.name", fmt::format("\"{}\" cannot name a folder; would be right: a name without '/' and without a "
+                                        "leading dot",
+                                        section.name));
+    }
+    if (!r.given("run.output") || section.output.empty()) {
+        section.output = "results/runs/" + section.name;
+        r.derived["run.output"] = "results/runs/<run.name>";
+    }
+    if (r.sound({"data.train"}) && r.given("data.train") && r.run.data.train.empty()) {
+        r.fault("data.train", "empty; would be right: the prefix of a token set made by `ogrom data`");
+    }
+    for (const std::string& name : r.run.checkpoint.allow_changed) {
+        const Key* key = find_key(name);
+        if (key == nullptr) {
+            r.fault("checkpoint.allow_changed", fmt::format("unknown key \"{}\"; `ogrom keys` lists all", name));
+        } else if (key->on_resume == OnResume::fixed) {
+            r.fault("checkpoint.allow_changed",
+                    fmt::format("{} decides the state itself and can never change on resume; would be right: a new run",
+                                name));
+        }
+    }
+}
+
+std::string resolved_text(const Resolution& r) {
+    std::string text = fmt::format("# Resolved run file of {}: every key, its final value and where it came from.\n",
+                                   r.input.path);
+    std::string_view section;
+    for (const Key& key : schema()) {
+        if (key.section != section) {
+            section = key.section;
+            text += fmt::format("\n[{}]\n", section);
+        }
+        if (has_effect(key, r.run)) {
+            text += fmt::format("{} = {}  # {}\n", key.name, value_text(key, r.run), origin(r, key.full_name()));
+        } else {
+            text += fmt::format("# {}: no effect, needs {}\n", key.name, key.effect.when);
+        }
+    }
+    return text;
+}
+
+}  // namespace ogrom

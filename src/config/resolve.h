@@ -1,0 +1,39 @@
+// The second half of parsing: derives what was left out, holds every equation between keys, refuses what is not built,
+// and writes the resolved file.
+#pragma once
+#include <map>
+#include <string>
+
+#include "src/config/assign.h"
+
+namespace ogrom {
+
+struct Resolution {
+    RunConfig& run;
+    const ParseInput& input;
+    Assigned& assigned;
+    Faults& faults;
+    std::map<std::string, std::string> derived;  // key -> how its value came about
+
+    [[nodiscard]] bool given(const std::string& key) const { return assigned.given.contains(key); }
+    // None of the keys is faulty: a check that needs them makes sense.
+    [[nodiscard]] bool sound(std::initializer_list<const char*> keys) const;
+    // Adds a fault of `key`, at the place where it was given (else at the run file).
+    void fault(const std::string& key, const std::string& what);
+    void note(const std::string& text) { run.notes.push_back(text); }
+};
+
+void resolve_required(Resolution& r);  // required keys that are missing
+void resolve_built(Resolution& r);     // values with a name whose code does not exist yet
+void resolve_effects(Resolution& r);   // keys without effect in this combination
+void resolve_model(Resolution& r);
+void resolve_mesh(Resolution& r);
+void resolve_batch(Resolution& r);  // global = micro x accumulation x data; sequence, rows of logits
+void resolve_schedule(Resolution& r);
+void resolve_run_section(Resolution& r);
+
+// Every key with its final value and where it came from; parses back to the same values. Keys without effect stand as
+// comments.
+std::string resolved_text(const Resolution& r);
+
+}  // namespace ogrom

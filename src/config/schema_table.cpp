@@ -1,0 +1,205 @@
+#include "src/config/schema.h"
+
+namespace ogrom {
+
+namespace {
+
+constexpr auto derived = DefaultKind::derived;
+constexpr auto value = DefaultKind::value;
+constexpr auto required = DefaultKind::required;
+
+constexpr Limits at_least(double low) { return {low, 1e15, false, false}; }
+constexpr Limits above(double low) { return {low, 1e30, true, false}; }
+constexpr Limits between(double low, double high) { return {low, high, false, false}; }
+constexpr Limits below(double low, double high) { return {low, high, false, true}; }  // low <= value < high
+constexpr std::nullopt_t any = std::nullopt;
+const Effect always{};
+
+const Effect with_adamw{"optimizer.kind = \"adamw\"", "optimizer.kind",
+                        [](const RunConfig& run) { return run.optimizer.kind == OptimizerKind::adamw; }};
+const Effect with_sgd{"optimizer.kind = \"sgd\"", "optimizer.kind",
+                      [](const RunConfig& run) { return run.optimizer.kind == OptimizerKind::sgd; }};
+const Effect with_decay{"an optimizer.schedule other than \"constant\"", "optimizer.schedule",
+                        [](const RunConfig& run) { return run.optimizer.schedule != ScheduleKind::constant; }};
+const Effect without_valid{"no data.valid", "data.valid",
+                           [](const RunConfig& run) { return run.data.valid.empty(); }};
+const Effect with_validation{"data.valid or a data.valid_fraction", "data.valid_fraction",
+                             [](const RunConfig& run) { return !run.data.valid.empty() || run.data.valid_fraction > 0; }};
+const Effect with_skip{"numerics.on_nonfinite = \"skip\"", "numerics.on_nonfinite",
+                       [](const RunConfig& run) { return run.numerics.on_nonfinite == NonFinite::skip; }};
+
+#define FIELD(path) [](RunConfig& run) -> Field { return &run.path; }
+
+constexpr auto free_key = OnResume::free;
+constexpr auto ask_key = OnResume::by_permission;
+constexpr auto fixed_key = OnResume::fixed;
+using Choices = std::vector<std::string_view>;
+
+// clang-format off: one row is one key, in columns.
+std::vector<Key> make_table() {
+    const Choices none;
+    const Choices dtypes = {"fp32", "fp64", "bf16", "fp16", "fp8_e4m3", "fp8_e5m2"};
+    return {
+    {"model", "layers", FIELD(model.layers), "blocks", required, "", between(1, 100'000), none, "", always, fixed_key,
+     "n_layer n_layers num_layers num_hidden_layers depth", "transformer blocks (L)"},
+    {"model", "hidden", FIELD(model.hidden), "channels", required, "", between(1, 1'000'000), none, "", always, fixed_key,
+     "n_embd d_model hidden_size dim width embed_dim channels", "width of the residual stream (C)"},
+    {"model", "heads", FIELD(model.heads), "heads", required, "", between(1, 100'000), none, "", always, fixed_key,
+     "n_head n_heads num_heads num_attention_heads", "query heads of attention (H)"},
+    {"model", "kv_heads", FIELD(model.kv_heads), "heads", derived, "model.heads", between(1, 100'000), none, "", always,
+     fixed_key, "n_kv_heads num_key_value_heads num_query_groups", "key and value heads; only = model.heads is built"},
+    {"model", "head_dim", FIELD(model.head_dim), "channels", derived, "model.hidden / model.heads", between(1, 256), none, "",
+     always, fixed_key, "kv_channels head_size", "size of one head (D); only hidden / heads is built"},
+    {"model", "ffn_hidden", FIELD(model.ffn_hidden), "channels", derived, "4 x model.hidden", between(1, 10'000'000), none, "",
+     always, fixed_key, "ffn_hidden_size intermediate_size n_inner d_ff ffn mlp_hidden", "inner width of the MLP (F)"},
+    {"model", "vocab", FIELD(model.vocab), "tokens", value, "0", between(0, 100'000'000), none, "", always, fixed_key,
+     "vocab_size n_vocab vocabulary", "true vocabulary (V); 0 = take it from the tokenizer of the token set"},
+    {"model", "vocab_multiple", FIELD(model.vocab_multiple), "rows", value, "64", between(1, 1'000'000), none, "", always,
+     free_key, "padded_vocab make_vocab_size_divisible_by pad_vocab_size_multiple",
+     "stored rows of the token table are model.vocab rounded up to a multiple of this; the padding never gets probability"},
+    {"model", "sequence", FIELD(model.sequence), "tokens", required, "", between(1, 100'000'000), none, "", always, fixed_key,
+     "n_positions n_ctx max_position_embeddings block_size context_length", "longest sequence (rows of the position table)"},
+    {"model", "tied", FIELD(model.tied), "", value, "true", any, none, "", always, fixed_key,
+     "tie_word_embeddings tie_embeddings weight_tying untie_embeddings_and_output_weights", "the head uses the token table"},
+    {"model", "bias", FIELD(model.bias), "", value, "true", any, none, "", always, fixed_key, "biases use_bias add_bias_linear",
+     "linear layers and norms have biases"},
+    {"model", "norm", FIELD(model.norm), "", value, "layer", any, {"layer", "rms"}, "layer", always, fixed_key,
+     "normalization norm_type", "kind of normalisation"},
+    {"model", "position", FIELD(model.position), "", value, "learned", any, {"learned", "rope", "none"}, "learned", always,
+     fixed_key, "position_embedding position_embedding_type", "kind of position embedding"},
+    {"model", "mlp", FIELD(model.mlp), "", value, "gelu", any, {"gelu", "swiglu"}, "gelu", always, fixed_key,
+     "activation activation_function mlp_type", "kind of MLP (gelu: tanh form)"},
+    {"model", "head", FIELD(model.head), "", value, "language", any, {"language"}, "", always, fixed_key, "", "what the model predicts"},
+    {"model", "norm_epsilon", FIELD(model.norm_epsilon), "", value, "1e-5", Limits{0, 1, true, true}, none, "", always,
+     fixed_key, "layer_norm_epsilon layernorm_epsilon layer_norm_eps norm_eps", "added to the variance inside a norm"},
+    {"model", "dropout_embedding", FIELD(model.dropout_embedding), "probability", value, "0.0", below(0, 1), none, "", always,
+     ask_key, "embd_pdrop dropout", "dropout after the embeddings"},
+    {"model", "dropout_attention", FIELD(model.dropout_attention), "probability", value, "0.0", below(0, 1), none, "", always,
+     ask_key, "attn_pdrop attention_dropout", "dropout of attention weights"},
+    {"model", "dropout_residual", FIELD(model.dropout_residual), "probability", value, "0.0", below(0, 1), none, "", always,
+     ask_key, "resid_pdrop hidden_dropout", "dropout before each residual sum"},
+    {"model", "init_std", FIELD(model.init_std), "", value, "0.02", Limits{0, 100, true, false}, none, "", always, free_key,
+     "initializer_range init_method_std", "spread of initial weights; residual projections get init_std / sqrt(2 layers)"},
+
+    {"parallel", "pipeline", FIELD(parallel.pipeline), "ranks", value, "1", between(1, 1'000'000), none, "1", always, free_key,
+     "pp pipeline_parallel pipeline_model_parallel_size", "pipeline stages"},
+    {"parallel", "data", FIELD(parallel.data), "ranks", derived, "ranks / (pipeline x context x expert x tensor)",
+     between(1, 1'000'000), none, "", always, free_key, "dp data_parallel data_parallel_size", "data-parallel copies"},
+    {"parallel", "context", FIELD(parallel.context), "ranks", value, "1", between(1, 1'000'000), none, "1", always, free_key,
+     "cp context_parallel context_parallel_size", "ranks that share one sequence"},
+    {"parallel", "expert", FIELD(parallel.expert), "ranks", value, "1", between(1, 1'000'000), none, "1", always, free_key,
+     "ep expert_parallel expert_model_parallel_size", "ranks that share the experts"},
+    {"parallel", "tensor", FIELD(parallel.tensor), "ranks", value, "1", between(1, 1'000'000), none, "1", always, free_key,
+     "tp tensor_parallel tensor_model_parallel_size", "ranks that share each matrix"},
+    {"parallel", "zero", FIELD(parallel.zero), "stage", value, "0", between(0, 3), none, "0", always, free_key,
+     "zero_stage zero_optimization stage", "what data-parallel ranks shard: 0 nothing, 1 optimizer, 2 + gradients, 3 + weights"},
+
+    {"data", "train", FIELD(data.train), "path", required, "", any, none, "", always, free_key,
+     "data_path train_data dataset train_data_path", "prefix of the token set PREFIX.bin, PREFIX.idx, PREFIX.json (`ogrom data`)"},
+    {"data", "valid", FIELD(data.valid), "path", value, "", any, none, "", always, free_key, "valid_data val_data valid_data_path",
+     "prefix of a held-out token set; empty = documents held out of data.train by data.valid_fraction"},
+    {"data", "valid_fraction", FIELD(data.valid_fraction), "fraction of documents", value, "0.0", below(0, 1), none, "",
+     without_valid, ask_key, "split val_fraction validation_split", "share of documents held out for validation"},
+    {"data", "tokenizer", FIELD(data.tokenizer), "path", value, "byte", any, none, "", always, free_key,
+     "tokenizer_path tokenizer_model vocab_file", "\"byte\", or a tokenizer.json or its folder; must be the one that made the token set"},
+    {"data", "seed", FIELD(data.seed), "", value, "1234", between(0, 9e18), none, "", always, ask_key, "data_seed shuffle_seed",
+     "order of documents and samples (apart from the model's randomness)"},
+
+    {"train", "steps", FIELD(train.steps), "optimizer steps", required, "", between(1, 1e12), none, "", always, ask_key,
+     "max_steps max_iters train_iters num_steps iterations total_steps", "length of the run"},
+    {"train", "micro_batch", FIELD(train.micro_batch), "samples", derived,
+     "from global_batch and accumulation; alone: the largest divisor of global_batch / data up to 4; 4 when neither is given",
+     between(1, 1e6), none, "", always, free_key, "micro_batch_size per_device_train_batch_size device_batch_size",
+     "samples of one forward pass on one rank"},
+    {"train", "accumulation", FIELD(train.accumulation), "micro-batches", derived, "global_batch / (micro_batch x data)",
+     between(1, 1e9), none, "", always, free_key, "gradient_accumulation_steps grad_accum accumulate_grad_batches",
+     "micro-batches per optimizer step and rank"},
+    {"train", "global_batch", FIELD(train.global_batch), "samples", derived, "micro_batch x accumulation x data", between(1, 1e12),
+     none, "", always, ask_key, "batch_size global_batch_size train_batch_size total_batch_size",
+     "samples of one optimizer step over all ranks = micro_batch x accumulation x data, always"},
+    {"train", "sequence", FIELD(train.sequence), "tokens", derived, "model.sequence", between(1, 100'000'000), none, "", always,
+     ask_key, "seq_len seq_length sequence_length max_seq_len", "length of the training samples, <= model.sequence"},
+    {"train", "eval_interval_steps", FIELD(train.eval_interval_steps), "optimizer steps", value, "0", between(0, 1e12), none, "",
+     with_validation, free_key, "eval_interval eval_steps val_interval", "evaluate every so many steps; 0 = only at the end"},
+    {"train", "eval_samples", FIELD(train.eval_samples), "samples", value, "64", between(1, 1e12), none, "", with_validation,
+     free_key, "eval_iters eval_batches", "samples of one evaluation over all ranks"},
+    {"train", "log_interval_steps", FIELD(train.log_interval_steps), "optimizer steps", value, "1", between(1, 1e12), none, "", always,
+     free_key, "log_interval logging_steps log_every", "a line on the terminal every so many steps (files get every step)"},
+    {"train", "logits_rows", FIELD(train.logits_rows), "rows", derived, "micro_batch x sequence, at most 512", between(1, 1e9), none, "",
+     always, free_key, "loss_chunk chunk_size", "rows of logits held in memory at once"},
+    {"train", "seed", FIELD(train.seed), "", value, "42", between(0, 9e18), none, "", always, ask_key, "random_seed model_seed",
+     "initial weights and dropout"},
+
+    {"optimizer", "kind", FIELD(optimizer.kind), "", value, "adamw", any, {"adamw", "sgd"}, "", always, fixed_key, "type name optimizer optim",
+     "adamw: decoupled weight decay, none on biases and norms; sgd: with momentum"},
+    {"optimizer", "lr", FIELD(optimizer.lr), "", required, "", above(0), none, "", always, ask_key, "learning_rate max_lr", "peak learning rate"},
+    {"optimizer", "min_lr", FIELD(optimizer.min_lr), "", derived, "lr / 10", Limits{0, 1e30, false, false}, none, "", with_decay, ask_key,
+     "lr_min minimum_lr", "learning rate at the end of the decay, <= optimizer.lr"},
+    {"optimizer", "schedule", FIELD(optimizer.schedule), "", value, "cosine", any, {"cosine", "linear", "constant", "wsd"}, "", always,
+     ask_key, "lr_schedule lr_scheduler lr_decay_style scheduler", "after the warm-up: cosine or linear to min_lr, constant, or constant then linear (wsd)"},
+    {"optimizer", "warmup_steps", FIELD(optimizer.warmup_steps), "optimizer steps", value, "0", between(0, 1e12), none, "", always, ask_key,
+     "warmup warmup_iters lr_warmup_iters num_warmup_steps warmup_ratio", "steps of linear warm-up; optimizer steps, whatever accumulation and ranks"},
+    {"optimizer", "decay_steps", FIELD(optimizer.decay_steps), "optimizer steps", derived, "train.steps; wsd: a tenth of it", between(1, 1e12), none,
+     "", with_decay, ask_key, "lr_decay_iters decay_iters", "cosine, linear: step at which min_lr is reached; wsd: length of the last phase"},
+    {"optimizer", "beta1", FIELD(optimizer.beta1), "", value, "0.9", below(0, 1), none, "", with_adamw, ask_key, "betas adam_beta1", "decay of the first moment"},
+    {"optimizer", "beta2", FIELD(optimizer.beta2), "", value, "0.95", below(0, 1), none, "", with_adamw, ask_key, "adam_beta2", "decay of the second moment"},
+    {"optimizer", "epsilon", FIELD(optimizer.epsilon), "", value, "1e-8", Limits{0, 1, true, false}, none, "", with_adamw, ask_key, "eps adam_eps adam_epsilon",
+     "added to the root of the second moment"},
+    {"optimizer", "weight_decay", FIELD(optimizer.weight_decay), "", value, "0.1", between(0, 1e3), none, "", always, ask_key, "wd decay",
+     "decay of matrices and embeddings per unit of learning rate"},
+    {"optimizer", "momentum", FIELD(optimizer.momentum), "", value, "0.0", below(0, 1), none, "", with_sgd, ask_key, "sgd_momentum", "momentum of sgd"},
+    {"optimizer", "clip_norm", FIELD(optimizer.clip_norm), "", value, "1.0", between(0, 1e30), none, "", always, ask_key,
+     "grad_clip clip_grad max_grad_norm gradient_clipping gradient_clip_val", "largest global gradient norm; 0 = no clipping"},
+
+    {"precision", "weights", FIELD(precision.weights), "", value, "fp32", any, dtypes, "fp32", always, fixed_key, "param_dtype weight_dtype bf16 fp16 fp8",
+     "storage type of weights"},
+
+    {"numerics", "compute", FIELD(numerics.compute), "", value, "fp32", any, {"fp32", "fp64", "bf16", "fp16"}, "fp32 fp64", always, fixed_key,
+     "dtype compute_dtype precision", "arithmetic of the kernels; fp64 is for proofs of equivalence"},
+    {"numerics", "deterministic", FIELD(numerics.deterministic), "", value, "false", any, none, "", always, free_key, "deterministic_mode",
+     "sums over ranks in rank order: equal bits for every bucket size and overlap"},
+    {"numerics", "on_nonfinite", FIELD(numerics.on_nonfinite), "", value, "stop", any, {"stop", "skip"}, "", always, free_key, "nan skip_nan check_for_nan",
+     "NaN or infinity in the loss or gradient: stop the run (exit 5), or skip the step on all ranks"},
+    {"numerics", "max_skipped_steps", FIELD(numerics.max_skipped_steps), "optimizer steps", value, "10", between(1, 1e12), none, "", with_skip, free_key,
+     "max_skips", "consecutive skipped steps before the run stops"},
+
+    {"checkpoint", "interval_steps", FIELD(checkpoint.interval_steps), "optimizer steps", value, "0", between(0, 1e12), none, "", always, free_key,
+     "save_interval save_steps save_every checkpoint_interval", "save every so many steps; 0 = only at the end"},
+    {"checkpoint", "keep_last", FIELD(checkpoint.keep_last), "checkpoints", value, "2", between(1, 1e6), none, "", always, free_key, "keep save_total_limit",
+     "older checkpoints are removed after a newer one is complete"},
+    {"checkpoint", "strict", FIELD(checkpoint.strict), "", value, "true", any, none, "", always, free_key, "load_strict",
+     "loading refuses missing and unexpected tensors; false: loads what fits and lists the rest"},
+    {"checkpoint", "at_end", FIELD(checkpoint.at_end), "", value, "true", any, none, "", always, free_key, "save_last save_at_end", "save after the last step"},
+    {"checkpoint", "allow_changed", FIELD(checkpoint.allow_changed), "", value, "[]", any, none, "", always, free_key, "override_opt_param-scheduler override",
+     "keys that a resumed run may change against its checkpoint, as in [\"optimizer.lr\", \"train.steps\"]"},
+
+    {"comm", "bucket_mib", FIELD(comm.bucket_mib), "MiB", value, "25.0", Limits{0, 1'048'576, true, false}, none, "", always, free_key,
+     "bucket_size bucket_cap_mb bucket_mb", "size of a gradient bucket"},
+    {"comm", "overlap", FIELD(comm.overlap), "", value, "true", any, none, "", always, free_key, "overlap_comm overlap_grad_reduce",
+     "reduce buckets while the backward pass goes on"},
+    {"comm", "gradient_dtype", FIELD(comm.gradient_dtype), "", value, "fp32", any, {"fp32", "bf16"}, "fp32", always, free_key,
+     "reduce_dtype grad_reduce_dtype", "type in which gradients travel (fp64 follows numerics.compute)"},
+    {"comm", "timeout_s", FIELD(comm.timeout_s), "s", value, "120.0", between(1, 1e6), none, "", always, free_key, "timeout distributed_timeout_minutes",
+     "silence of a rank before the job is ended and the rank named"},
+
+    {"run", "name", FIELD(run.name), "", derived, "name of the run file", any, none, "", always, free_key, "run_name experiment", "name of the run"},
+    {"run", "output", FIELD(run.output), "path", derived, "results/runs/<run.name>", any, none, "", always, free_key, "output_dir out_dir save_dir save",
+     "folder for metrics, log and checkpoints"},
+    {"run", "threads", FIELD(run.threads), "threads", value, "0", between(0, 4096), none, "", always, free_key, "num_threads omp_num_threads n_threads",
+     "OpenMP threads per rank; 0 = cores of the node / ranks on it"},
+    {"run", "device", FIELD(run.device), "", value, "auto", any, {"auto", "cpu", "cuda"}, "auto cpu", always, free_key, "backend accelerator gpu",
+     "where the kernels run; auto = a GPU where one is present and compiled in, else the CPU"},
+    };
+}
+// clang-format on
+
+#undef FIELD
+
+}  // namespace
+
+std::span<const Key> schema() {
+    static const std::vector<Key> table = make_table();
+    return table;
+}
+
+}  // namespace ogrom

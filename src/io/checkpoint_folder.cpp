@@ -1,0 +1,165 @@
+#include "src/io/checkpoint_folder.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <random>
+
+#include "src/io/checkpoint.h"
+#include "src/io/manifest.h"
+
+namespace ogrom {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view temporary_mark = ".tmp-";
+constexpr i64 foreign_stale_s = 24 * 3600;
+
+std::string host_name() {
+    char name[256] = {};
+    return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
+std::vector<std::pair<i64, std::string>> step_folders(const std::string& directory) {
+    std::vector<std::pair<i64, std::string>> found;
+    if (is_directory(directory)) {
+        for (const std::string& name : list_directory(directory)) {
+            if (const auto step = step_of(name)) {
+                found.emplace_back(*step, join_path(directory, name));
+            }
+        }
+    }
+    std::sort(found.rbegin(), found.rend());
+    return found;
+}
+
+// Owner of a temporary name: "step-N.tmp-<host>-<pid>-<random>"; the host may contain dashes.
+struct Owner {
+    std::string host;
+    long pid = 0;
+};
+std::optional<Owner> owner_of(const std::string& name) {
+    const auto mark = name.find(temporary_mark);
+    const auto last = name.rfind('-');
+    if (mark == std::string::npos || !step_of(name.substr(0, mark)) || last <= mark + temporary_mark.size()) {
+        return std::nullopt;
+    }
+    const auto middle = name.rfind('-', last - 1);
+    const auto host_first = mark + temporary_mark.size();
+    if (middle == std::string::npos || middle <= host_first) {
+        return std::nullopt;
+    }
+    const std::string pid = name.substr(middle + 1, last - middle - 1);
+    if (pid.empty() || pid.size() > 9 || pid.find_first_not_of("0123456789") != std::string::npos) {
+        return std::nullopt;
+    }
+    return Owner{name.substr(host_first, middle - host_first), std::stol(pid)};
+}
+
+bool can_finish(const Owner& owner, const std::string& path) {
+    if (owner.host == host_name()) {
+        return owner.pid != ::getpid() && (::kill(static_cast<pid_t>(owner.pid), 0) == 0 || errno != ESRCH);
+    }
+    struct stat status {};
+    return ::stat(path.c_str(), &status) == 0 && std::time(nullptr) - status.st_mtime < foreign_stale_s;
+}
+
+}  // namespace
+
+std::string step_name(i64 step) { return fmt::format("step-{:08d}", step); }
+
+std::optional<i64> step_of(const std::string& folder_name) {
+    constexpr std::string_view prefix = "step-";
+    const std::string digits = folder_name.substr(std::min(prefix.size(), folder_name.size()));
+    if (!folder_name.starts_with(prefix) || digits.size() < 8 || digits.size() > 18 ||
+        digits.find_first_not_of("0123456789") != std::string::npos) {
+        return std::nullopt;
+    }
+    return std::stoll(digits);
+}
+
+std::string temporary_name(i64 step) {
+    std::random_device random;
+    return fmt::format("{}{}{}-{}-{:08x}", step_name(step), temporary_mark, host_name(), ::getpid(), random());
+}
+
+std::optional<std::string> find_latest(const std::string& directory, std::vector<std::string>& passed_over) {
+    for (const auto& [step, path] : step_folders(directory)) {
+        const std::string reason = incomplete_reason(path);
+        if (reason.empty()) {
+            return fs::absolute(path).string();
+        }
+        passed_over.push_back(fmt::format("{} is not complete: {}", step_name(step), reason));
+    }
+    return std::nullopt;
+}
+
+std::string resolve_checkpoint(const std::string& path) {
+    fs::path place = fs::absolute(path).lexically_normal();
+    if (!place.has_filename()) {
+        place = place.parent_path();  // "folder/" means the folder
+    }
+    if (place.filename() == master_name) {
+        return place.parent_path().string();
+    }
+    if (step_of(place.filename().string()) || file_exists((place / manifest_name).string())) {
+        return place.string();
+    }
+    std::vector<std::string> passed_over;
+    for (const fs::path& folder : {place, place / "checkpoints"}) {
+        if (const auto found = find_latest(folder.string(), passed_over)) {
+            return *found;
+        }
+    }
+    std::string message = fmt::format("{}: no complete checkpoint here: a step-NNNNNNNN folder, a checkpoints folder or "
+                                      "a run's folder is wanted",
+                                      path);
+    for (const std::string& line : passed_over) {
+        message += "; " + line;
+    }
+    fail(ExitCode::checkpoint, message);
+}
+
+std::vector<std::string> remove_stale(const Disk& disk, const std::string& directory) {
+    std::vector<std::string> lines;
+    for (const std::string& name : list_directory(directory)) {
+        const auto owner = owner_of(name);
+        const std::string path = join_path(directory, name);
+        if (owner && !can_finish(*owner, path)) {
+            disk.remove_tree(path);
+            lines.push_back(fmt::format("removed {}: a save by process {} on {} that did not finish", path, owner->pid,
+                                        owner->host));
+        }
+    }
+    return lines;
+}
+
+void prune(const Disk& disk, const std::string& directory, i64 step, i64 keep_last) {
+    if (keep_last <= 0) {
+        return;
+    }
+    i64 kept = 0;
+    for (const auto& [candidate, path] : step_folders(directory)) {
+        if (candidate > step || !incomplete_reason(path).empty()) {
+            continue;
+        }
+        if (kept < keep_last) {
+            ++kept;
+            continue;
+        }
+        const std::string aside = join_path(directory, temporary_name(candidate));
+        disk.rename(path, aside);
+        disk.remove_tree(aside);
+    }
+}
+
+}  // namespace ogrom

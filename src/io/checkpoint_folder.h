@@ -1,0 +1,30 @@
+// Names and lives of step folders below a run's checkpoints/ folder.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/common/extents.h"
+
+#include "src/io/durable.h"
+
+namespace ogrom {
+
+std::string step_name(i64 step);                               // "step-00000012"
+std::optional<i64> step_of(const std::string& folder_name);    // of a name that step_name makes
+std::string temporary_name(i64 step);                          // "step-00000012.tmp-<host>-<pid>-<random>"
+
+// The step folder a user means by `path`: a step folder, its checkpoint.h5, a checkpoints/ folder or a run's folder (the
+// newest complete one of these). Throws Error(checkpoint) when there is none.
+std::string resolve_checkpoint(const std::string& path);
+
+// Removes what saves that can no longer finish left behind: temporaries of this process, of dead processes of this host,
+// and of other hosts once untouched for a day. Returns a line for each.
+std::vector<std::string> remove_stale(const Disk& disk, const std::string& directory);
+
+// Keeps the newest `keep_last` complete checkpoints up to and including `step` (the one just made durable); <= 0 keeps
+// all. Incomplete folders and later steps (of a run that went back) stay. A folder loses its name first and is then
+// removed, so that a half-removed one is never taken for a checkpoint.
+void prune(const Disk& disk, const std::string& directory, i64 step, i64 keep_last);
+
+}  // namespace ogrom

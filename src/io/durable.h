@@ -1,0 +1,57 @@
+// What must survive a crash, on top of base/file: every operation is announced to an optional watcher before it happens
+// (tests record the order there, or end the process), and files are hashed while they are written.
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "kernels/common/extents.h"
+
+#include "src/base/file.h"
+#include "src/io/manifest.h"
+
+namespace ogrom {
+
+class Disk {
+public:
+    using Watcher = std::function<void(const std::string& operation, const std::string& path)>;
+    Disk() = default;
+    explicit Disk(Watcher watcher) : watcher_(std::move(watcher)) {}
+
+    // All throw Error(checkpoint) with the path, the operation and the system's reason. Operations, as announced:
+    // make_folder, sync_folder, rename, exchange, replace, remove, create, write, sync_file.
+    void make_folders(const std::string& path) const;
+    void sync_folder(const std::string& path) const;
+    void rename(const std::string& from, const std::string& to) const;  // then fsync of the folder
+    // `fresh` takes the place of the folder `existing`; the old one stands at `fresh` afterwards. Then fsync.
+    void exchange(const std::string& fresh, const std::string& existing) const;
+    void replace_file(const std::string& path, std::string_view text) const;  // complete or not at all
+    void remove_tree(const std::string& path) const;
+    // Throws unless `needed` bytes are free for this user in `folder`; the message has both figures.
+    void require_free(const std::string& folder, i64 needed) const;
+    void announce(const std::string& operation, const std::string& path) const {
+        if (watcher_) {
+            watcher_(operation, path);
+        }
+    }
+
+private:
+    Watcher watcher_;
+};
+
+// A new file written front to back, hashed per 64 MiB block on the way.
+class DurableFile {
+public:
+    DurableFile(const Disk& disk, const std::string& path);
+    void append(std::span<const std::byte> bytes);
+    [[nodiscard]] i64 position() const { return writer_.written(); }
+    FileRecord finish();  // fsync and close, both checked
+
+private:
+    const Disk& disk_;
+    FileWriter writer_;
+    BlockHasher hasher_;
+};
+
+}  // namespace ogrom

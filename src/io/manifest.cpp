@@ -1,0 +1,238 @@
+#include "src/io/manifest.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "kernels/common/fault.h"
+
+#include "src/base/error.h"
+#include "src/base/handle.h"
+#include "src/io/durable.h"
+
+namespace ogrom {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+constexpr i64 manifest_limit = i64{256} << 20;
+constexpr std::size_t read_chunk = 4u << 20;
+
+struct StateTraits {
+    using type = XXH3_state_t*;
+    static constexpr type empty = nullptr;
+    static void destroy(type state) noexcept { XXH3_freeState(state); }
+};
+struct StreamTraits {
+    using type = std::FILE*;
+    static constexpr type empty = nullptr;
+    static void destroy(type file) noexcept { std::fclose(file); }
+};
+
+[[noreturn]] void damaged(const std::string& path, const std::string& reason) {
+    fail(ExitCode::checkpoint, fmt::format("{}: {}", path, reason));
+}
+
+// Only names that we write ourselves: nothing that leaves the folder.
+bool plain_name(const std::string& name) {
+    return name == master_name || (name.size() >= 13 && name.starts_with("part-") && name.ends_with(".h5") &&
+                                   std::all_of(name.begin() + 5, name.end() - 3, [](char c) { return c >= '0' && c <= '9'; }));
+}
+
+BlockHash parse_hash(const std::string& text, const std::string& path) {
+    if (text.size() != 32 || text.find_first_not_of("0123456789abcdef") != std::string::npos) {
+        damaged(path, fmt::format("'{}' is not a hash of 32 hex digits", text));
+    }
+    return {std::stoull(text.substr(0, 16), nullptr, 16), std::stoull(text.substr(16), nullptr, 16)};
+}
+
+std::vector<BlockHash> hash_blocks(const std::string& path, i64 first_byte, i64 bytes) {
+    const Handle<StreamTraits> file(std::fopen(path.c_str(), "rbe"));
+    if (!file || ::fseeko(file.get(), first_byte, SEEK_SET) != 0) {
+        damaged(path, "cannot be opened");
+    }
+    BlockHasher hasher;
+    std::vector<std::byte> buffer(read_chunk);
+    while (bytes > 0) {
+        const std::size_t want = static_cast<std::size_t>(std::min<i64>(bytes, static_cast<i64>(buffer.size())));
+        const std::size_t got = std::fread(buffer.data(), 1, want, file.get());
+        if (got == 0) {
+            damaged(path, "ends early or cannot be read");
+        }
+        hasher.add(std::span(buffer).first(got));
+        bytes -= static_cast<i64>(got);
+    }
+    return hasher.finish();
+}
+
+}  // namespace
+
+struct BlockHasher::Impl {
+    Handle<StateTraits> state{XXH3_createState()};
+    i64 in_block = 0;
+    std::vector<BlockHash> blocks;
+
+    void close_block() {
+        const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
+        blocks.push_back({hash.high64, hash.low64});
+        XXH3_128bits_reset(state.get());
+        in_block = 0;
+    }
+};
+
+BlockHasher::BlockHasher() : impl_(std::make_unique<Impl>()) { XXH3_128bits_reset(impl_->state.get()); }
+BlockHasher::~BlockHasher() = default;
+
+void BlockHasher::add(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+        const auto part = bytes.first(
+            std::min(bytes.size(), static_cast<std::size_t>(manifest_block_bytes - impl_->in_block)));
+        XXH3_128bits_update(impl_->state.get(), part.data(), part.size());
+        impl_->in_block += static_cast<i64>(part.size());
+        if (impl_->in_block == manifest_block_bytes) {
+            impl_->close_block();
+        }
+        bytes = bytes.subspan(part.size());
+    }
+}
+
+std::vector<BlockHash> BlockHasher::finish() {
+    if (impl_->in_block > 0) {
+        impl_->close_block();
+    }
+    return std::move(impl_->blocks);
+}
+
+std::string part_name(int writer) { return fmt::format("part-{:05d}.h5", writer); }
+
+std::string to_text(const Manifest& manifest) {
+    json files = json::array();
+    for (const FileRecord& record : manifest.files) {
+        json blocks = json::array();
+        for (const BlockHash& hash : record.blocks) {
+            blocks.push_back(fmt::format("{:016x}{:016x}", hash.high, hash.low));
+        }
+        files.push_back({{"file", record.file}, {"bytes", record.bytes}, {"blocks", std::move(blocks)}});
+    }
+    return json{{"format", manifest.format},
+                {"step", manifest.step},
+                {"hash", "XXH3-128"},
+                {"block_bytes", manifest_block_bytes},
+                {"files", std::move(files)}}
+               .dump(1) +
+           "\n";
+}
+
+Manifest parse_manifest(const std::string& text, const std::string& path) {
+    Manifest manifest;
+    try {
+        const json root = json::parse(text);
+        manifest.format = root.at("format").get<int>();
+        manifest.step = root.at("step").get<i64>();
+        for (const json& entry : root.at("files")) {
+            FileRecord record{entry.at("file").get<std::string>(), entry.at("bytes").get<i64>(), {}};
+            for (const json& hash : entry.at("blocks")) {
+                record.blocks.push_back(parse_hash(hash.get<std::string>(), path));
+            }
+            manifest.files.push_back(std::move(record));
+        }
+    } catch (const json::exception& error) {
+        damaged(path, fmt::format("not a manifest: {}", error.what()));
+    }
+    if (manifest.format != 1) {
+        damaged(path, fmt::format("format {} is not known; this program reads format 1", manifest.format));
+    }
+    bool has_master = false;
+    for (const FileRecord& record : manifest.files) {
+        if (!plain_name(record.file)) {
+            damaged(path, fmt::format("'{}' is not a file of a checkpoint", record.file));
+        }
+        if (record.bytes < 0 || ceil_div(record.bytes, manifest_block_bytes) != static_cast<i64>(record.blocks.size())) {
+            damaged(path, fmt::format("{}: {} hashes for {} bytes", record.file, record.blocks.size(), record.bytes));
+        }
+        has_master = has_master || record.file == master_name;
+    }
+    if (!has_master) {
+        damaged(path, fmt::format("{} is not listed", master_name));
+    }
+    if (to_text(manifest) != text) {
+        damaged(path, "is not in the form that was written: a byte has changed");
+    }
+    return manifest;
+}
+
+Manifest read_manifest(const std::string& folder) {
+    const std::string path = (fs::path(folder) / manifest_name).string();
+    return parse_manifest(read_file(path, manifest_limit), path);
+}
+
+std::string incomplete_reason(const std::string& folder) {
+    const fs::path root(folder);
+    std::error_code error;
+    if (!fs::is_directory(root, error)) {
+        return fmt::format("{}: is not a folder", folder);
+    }
+    if (!fs::exists(root / manifest_name, error)) {
+        return fmt::format("{}: is missing: the save did not finish", (root / manifest_name).string());
+    }
+    try {
+        for (const FileRecord& record : read_manifest(folder).files) {
+            const fs::path path = root / record.file;
+            const auto bytes = fs::file_size(path, error);
+            if (error) {
+                return fmt::format("{}: is missing", path.string());
+            }
+            if (static_cast<i64>(bytes) != record.bytes) {
+                return fmt::format("{}: has {} bytes, the manifest says {}", path.string(), bytes, record.bytes);
+            }
+        }
+    } catch (const Error& fault) {
+        return fault.what();
+    }
+    return {};
+}
+
+void verify_manifest(const std::string& folder, const Manifest& manifest, int share, int shares) {
+    if (fault_active("manifest_not_checked")) {
+        return;
+    }
+    i64 place = 0;
+    for (const FileRecord& record : manifest.files) {
+        const std::string path = (fs::path(folder) / record.file).string();
+        for (i64 block = 0; block < static_cast<i64>(record.blocks.size()); ++block, ++place) {
+            if (place % shares != share) {
+                continue;
+            }
+            const i64 first = block * manifest_block_bytes;
+            const auto found = hash_blocks(path, first, std::min(manifest_block_bytes, record.bytes - first));
+            if (found.at(0) != record.blocks[static_cast<std::size_t>(block)]) {
+                damaged(path, fmt::format("block {} (bytes {} to {}) does not have the hash of the manifest: the file "
+                                          "was damaged after it was written",
+                                          block, first, std::min(first + manifest_block_bytes, record.bytes) - 1));
+            }
+        }
+    }
+}
+
+Manifest scan_manifest(const std::string& folder, i64 step) {
+    Manifest manifest;
+    manifest.step = step;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+        const std::string name = entry.path().filename().string();
+        if (plain_name(name)) {
+            const i64 bytes = static_cast<i64>(entry.file_size());
+            manifest.files.push_back({name, bytes, hash_blocks(entry.path().string(), 0, bytes)});
+        }
+    }
+    std::sort(manifest.files.begin(), manifest.files.end(),
+              [](const FileRecord& a, const FileRecord& b) { return a.file < b.file; });
+    return manifest;
+}
+
+}  // namespace ogrom

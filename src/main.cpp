@@ -1,0 +1,90 @@
+// In: the command line. Out: an exit code (kernels/common/error.h). Next: the chosen file of src/commands.
+// The single catch of the program: it names rank, host, phase and last collective and ends the job on every rank.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <initializer_list>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "kernels/common/error.h"
+#include "src/base/version.h"
+#include "src/comm/session.h"
+#include "src/commands/commands.h"
+
+namespace {
+
+constexpr const char* exit_codes =
+    "Exit codes: 0 done, 2 usage or run file, 3 data, 4 checkpoint or file system, 5 numerics stop, 6 rank or\n"
+    "communicator failed, 7 does not fit, 8 done with skipped input, 75 saved on signal or time limit: requeue.\n"
+    "Documentation: the README.md of each folder; `ogrom keys` lists every key of a run file.";
+
+// Before MPI exists only the launcher's variables tell whether this process speaks for the job.
+bool speaks_for_launch() {
+    for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+        if (const char* value = std::getenv(name); value != nullptr) {
+            return std::string(value) == "0";
+        }
+    }
+    return true;
+}
+
+int report(ogrom::Session* session, ogrom::ExitCode code, const std::string& message) {
+    if (session != nullptr) {
+        session->abort(code, message);
+    }
+    if (speaks_for_launch()) {
+        std::fprintf(stderr, "ogrom: error: %s\n", message.c_str());
+    }
+    return static_cast<int>(code);
+}
+
+int run(const ogrom::Invocation& chosen) {
+    std::unique_ptr<ogrom::Session> session;
+    try {
+        if (chosen.needs_session) {
+            session = std::make_unique<ogrom::Session>(ogrom::Session::Options{.timeout_s = chosen.timeout_s});
+        }
+        return chosen.run(session.get());
+    } catch (const ogrom::Error& error) {
+        return report(session.get(), error.code(), error.what());
+    } catch (const std::bad_alloc&) {
+        return report(session.get(), ogrom::ExitCode::memory, "host memory exhausted outside the arena");
+    } catch (const std::exception& error) {
+        return report(session.get(), ogrom::ExitCode::peer, error.what());
+    }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    ogrom::Invocation chosen;
+    CLI::App app{"Ogrom trains GPT models from two cores to thousands of GPUs.\n"
+                 "Example: mpirun -n 4 ogrom train inputs/runs/demo.toml",
+                 "ogrom"};
+    app.footer(exit_codes);
+    app.set_version_flag("--version", ogrom::version_text());
+    app.require_subcommand(1);
+    ogrom::add_train(app, chosen);
+    ogrom::add_data(app, chosen);
+    ogrom::add_tokenizer(app, chosen);
+    ogrom::add_sample(app, chosen);
+    ogrom::add_inspect(app, chosen);
+    ogrom::add_keys(app, chosen);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        const bool asked = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);  // --help, --version
+        if (speaks_for_launch()) {
+            app.exit(error);
+        }
+        return asked ? 0 : static_cast<int>(ogrom::ExitCode::usage);
+    }
+    if (!chosen.run) {
+        std::fputs(app.help().c_str(), stderr);
+        return static_cast<int>(ogrom::ExitCode::usage);
+    }
+    return run(chosen);
+}

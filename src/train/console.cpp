@@ -1,0 +1,125 @@
+#include "src/train/console.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "src/base/log.h"
+#include "src/base/text.h"
+
+namespace ogrom {
+namespace {
+
+Progress::Options progress_options(bool terminal) {
+    Progress::Options options;
+    options.style = terminal ? ProgressStyle::bar : ProgressStyle::silent;  // elsewhere the step lines say it all
+    return options;
+}
+
+std::string rate_text(double per_s) {
+    return per_s >= 1e6 ? fmt::format("{:.2f}M", per_s / 1e6)
+                        : per_s >= 1e4 ? fmt::format("{:.1f}k", per_s / 1e3) : fmt::format("{:.0f}", per_s);
+}
+
+std::string hash_text(u64 hash) { return fmt::format("{:016x}", hash); }
+
+}  // namespace
+
+std::string step_line(const StepMetrics& row, i64 steps, double left_s) {
+    std::string line = fmt::format(
+        "step {:>{}}/{}  loss {:.4f}  norm {:.3f}  lr {:.3e}  {} tokens/s  {:.4f} TFLOP/s (hardware {:.4f})  {:.1f} % of "
+        "SGEMM  {}",
+        row.step, fmt::formatted_size("{}", steps), steps, row.loss, row.gradient_norm, row.lr,
+        rate_text(row.tokens_per_s), row.model_tflops, row.hardware_tflops, 100 * row.fraction_of_sgemm,
+        human_bytes(row.memory_bytes));
+    if (row.skipped) {
+        line += "  SKIPPED";
+    }
+    return row.step < steps ? line + "  left " + human_duration(left_s) : line;
+}
+
+std::string valid_line(i64 step, const Evaluation& valid) {
+    return fmt::format("valid at step {}  loss {:.4f}  perplexity {:.2f}  {} samples, {} tokens", step, valid.loss,
+                       valid.perplexity, valid.samples, group_digits(valid.targets));
+}
+
+std::string summary_text(const TrainSummary& s) {
+    std::string text = s.code == ExitCode::saved_for_requeue
+                           ? fmt::format("stopped on a signal or the time limit and saved: step {}", s.steps)
+                           : fmt::format("done: step {}", s.steps);
+    text += fmt::format("  loss {:.6f}", s.loss);
+    if (s.skipped > 0) {
+        text += fmt::format("  ({} steps skipped as not finite)", s.skipped);
+    }
+    if (s.valid) {
+        text += fmt::format("\nheld-out loss {:.4f} (perplexity {:.2f}); unigram entropy of the same tokens {:.4f}; "
+                            "margin {:.4f} nats",
+                            s.valid->loss, s.valid->perplexity, s.unigram_entropy, s.unigram_entropy - s.valid->loss);
+    }
+    text += fmt::format("\nlaunch to first step {:.2f} s; training {}; mean {} tokens/s, {:.4f} TFLOP/s per rank, {:.1f} % "
+                        "of the measured matrix rate {:.4f} TFLOP/s",
+                        s.launch_s, human_duration(s.train_s), rate_text(s.tokens_per_s), s.model_tflops,
+                        100 * s.fraction_of_sgemm, s.matmul_rate / 1e12);
+    text += fmt::format("\nmemory: peak {} of a rank, ledger {} ({:+.1f} %)", human_bytes(s.memory_peak),
+                        human_bytes(s.memory_ledger),
+                        s.memory_ledger > 0 ? 100.0 * static_cast<double>(s.memory_peak - s.memory_ledger) /
+                                                  static_cast<double>(s.memory_ledger)
+                                            : 0.0);
+    text += fmt::format("\nweight hash {}", hash_text(s.weight_hash));
+    return s.checkpoint.empty() ? text : text + "\ncheckpoint " + s.checkpoint;
+}
+
+std::string summary_json(const TrainSummary& s) {
+    nlohmann::ordered_json json;
+    json["format"] = 1;
+    json["code"] = static_cast<int>(s.code);
+    json["steps"] = s.steps;
+    json["skipped_steps"] = s.skipped;
+    json["loss"] = s.loss;
+    if (s.valid) {
+        json["valid_loss"] = s.valid->loss;
+        json["valid_perplexity"] = s.valid->perplexity;
+        json["valid_samples"] = s.valid->samples;
+        json["valid_targets"] = s.valid->targets;
+        json["unigram_entropy"] = s.unigram_entropy;
+        json["margin_nats"] = s.unigram_entropy - s.valid->loss;
+    }
+    json["launch_to_first_step_s"] = s.launch_s;
+    json["train_s"] = s.train_s;
+    json["tokens_per_s"] = s.tokens_per_s;
+    json["model_tflops_per_rank"] = s.model_tflops;
+    json["fraction_of_sgemm"] = s.fraction_of_sgemm;
+    json["matmul_tflops"] = s.matmul_rate / 1e12;
+    json["memory_peak_bytes"] = s.memory_peak;
+    json["memory_ledger_bytes"] = s.memory_ledger;
+    json["weight_hash"] = hash_text(s.weight_hash);
+    json["checkpoint"] = s.checkpoint;
+    return json.dump(2);
+}
+
+Console::Console(i64 steps, i64 log_interval, i64 first_step)
+    : steps_(steps),
+      log_interval_(log_interval),
+      first_step_(first_step),
+      terminal_(isatty(STDERR_FILENO) == 1),
+      progress_("training", steps, "steps", progress_options(terminal_)) {
+    progress_.update(first_step);
+}
+
+void Console::step(const StepMetrics& row) {
+    if (row.step % log_interval_ == 0 || row.step == steps_ || row.step == first_step_ + 1 || row.skipped) {
+        const double done = static_cast<double>(row.step - first_step_);
+        note(step_line(row, steps_, timer_.seconds() / done * static_cast<double>(steps_ - row.step)));
+    }
+    progress_.update(row.step, fmt::format("loss {:.4f}", row.loss));
+}
+
+void Console::note(const std::string& line) {
+    progress_.clear();
+    log_info("{}", line);
+}
+
+void Console::finish() { progress_.clear(); }
+
+}  // namespace ogrom

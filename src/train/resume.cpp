@@ -1,0 +1,79 @@
+#include "src/train/resume.h"
+
+#include <fmt/format.h>
+
+#include "src/base/log.h"
+#include "src/base/text.h"
+#include "src/config/resume.h"
+
+namespace ogrom {
+namespace {
+
+constexpr const char* consecutive_key = "consecutive_skips";
+
+// The run file, data and tokenizer of a checkpoint against this run's.
+void check_fits(const CheckpointHeader& header, const RunConfig& run, const Sampler& sampler, const SavedTexts& texts,
+                const std::string& checkpoint, int rank) {
+    std::vector<std::string> refused;
+    for (const ResumeChange& change : resume_changes(header.run_toml, run)) {
+        if (!change.allowed) {
+            refused.push_back(change.text);
+        } else if (rank == 0) {
+            log_info("resume: {}", change.text);
+        }
+    }
+    if (!refused.empty()) {
+        fail(ExitCode::usage,
+             fmt::format("{} was trained with other settings:\n  {}", checkpoint, join(refused, "\n  ")));
+    }
+    if (!header.tokenizer.empty() && !texts.tokenizer.empty() && header.tokenizer != texts.tokenizer) {
+        fail(ExitCode::checkpoint, fmt::format("{} was trained with tokenizer {}, the token set {} was made by {}",
+                                               checkpoint, header.tokenizer, run.data.train, texts.tokenizer));
+    }
+    sampler.check(header.cursor);
+}
+
+}  // namespace
+
+template <class T>
+CheckpointHeader make_header(const Engine<T>& engine, const Sampler& sampler, const SavedTexts& texts,
+                             double best_valid_loss) {
+    CheckpointHeader header;
+    header.step = engine.step;
+    header.cursor = sampler.cursor(engine.step * engine.run.train.global_batch);
+    header.seed = engine.run.train.seed;
+    header.tokenizer = texts.tokenizer;
+    header.tokenizer_path = texts.tokenizer_path;
+    header.run_toml = engine.run.resolved_toml;
+    header.provenance_json = texts.provenance_json;
+    header.weight_hash = weight_hash<T>(engine.weights, engine.layout);
+    header.skipped_steps = engine.skipped;
+    header.best_valid_loss = best_valid_loss;
+    header.extra[consecutive_key] = std::to_string(engine.consecutive_skips);
+    return header;
+}
+
+template <class T>
+CheckpointHeader resume_from(Engine<T>& engine, const Sampler& sampler, const SavedTexts& texts,
+                             const std::string& checkpoint) {
+    const CheckpointHeader header = read_header(checkpoint);
+    check_fits(header, engine.run, sampler, texts, checkpoint, engine.dp.rank());
+    std::vector<std::string> left_out;
+    load_checkpoint<T>(engine.dp, checkpoint, engine.layout, engine.state(), engine.run.checkpoint.strict, left_out);
+    for (const std::string& line : left_out) {
+        log_warning("resume: {}", line);
+    }
+    engine.step = engine.resumed_at = header.step;
+    engine.skipped = header.skipped_steps;
+    const auto consecutive = header.extra.find(consecutive_key);
+    engine.consecutive_skips =
+        consecutive == header.extra.end() ? 0 : parse_integer(consecutive->second).value_or(0);
+    return header;
+}
+
+template CheckpointHeader make_header<float>(const Engine<float>&, const Sampler&, const SavedTexts&, double);
+template CheckpointHeader make_header<double>(const Engine<double>&, const Sampler&, const SavedTexts&, double);
+template CheckpointHeader resume_from<float>(Engine<float>&, const Sampler&, const SavedTexts&, const std::string&);
+template CheckpointHeader resume_from<double>(Engine<double>&, const Sampler&, const SavedTexts&, const std::string&);
+
+}  // namespace ogrom

@@ -1,0 +1,34 @@
+// One optimizer step, and the control message that precedes it.
+#pragma once
+#include <span>
+
+#include "src/data/batch.h"
+#include "src/train/engine.h"
+
+namespace ogrom {
+
+enum class Wish { go_on, stop };  // of one rank: a signal arrived or its time is over
+
+struct Control {
+    i64 targets = 0;  // unmasked targets of the global batch
+    bool stop = false;
+};
+// One message a step, summed over dp: every rank learns the number that scales the loss, and whether any rank wants to
+// stop, so that all leave at the same step.
+Control agree_control(Communicator& dp, std::span<const Batch> batches, Wish wish);
+
+struct StepResult {
+    double loss = 0;  // mean over the unmasked targets of the global batch
+    double norm = 0;  // of the whole gradient, before clipping
+    double clip = 1;
+    double lr = 0;
+    bool skipped = false;       // not finite: nothing was updated
+    NonFiniteReport nonfinite;  // who had it first, where that is known
+};
+
+// Comes in: this rank's micro-batches [B, T]; targets from agree_control. Goes out: weights and moments of one more
+// update, engine.step one more; the result is the same on all ranks. A non-finite loss or norm updates nothing.
+template <class T>
+StepResult train_step(Engine<T>& engine, std::span<const Batch> batches, i64 targets);
+
+}  // namespace ogrom

@@ -1,0 +1,36 @@
+#include "src/train/throughput.h"
+
+namespace ogrom {
+
+cost::Model cost_model(const ModelConfig& model, i64 sequence) {
+    cost::Model m;
+    m.layers = model.layers;
+    m.hidden = model.hidden;
+    m.heads = model.heads;
+    m.kv_heads = model.kv_heads;
+    m.head_dim = model.head_dim;
+    m.ffn = model.ffn_hidden;
+    m.vocab = model.vocab;
+    m.sequence = sequence;
+    return m;
+}
+
+void set_rates(StepMetrics& row, const RunConfig& run, const StepTimes& times, double matmul_rate) {
+    const cost::Model model = cost_model(run.model, run.train.sequence);
+    row.step_s = times.step_s;
+    row.data_wait_s = times.data_wait_s;
+    row.exposed_comm_s = times.exposed_comm_s;
+    row.bytes_sent = times.bytes_sent;
+    if (times.step_s <= 0) {
+        return;
+    }
+    row.tokens_per_s = static_cast<double>(row.tokens) / times.step_s;
+    const double rank_tokens = static_cast<double>(run.train.micro_batch * run.train.accumulation * run.train.sequence);
+    const double tera_tokens = rank_tokens / times.step_s / 1e12;
+    row.model_tflops = tera_tokens * cost::model_flops(model);
+    row.model_tflops_square = tera_tokens * cost::model_flops_square(model);
+    row.hardware_tflops = tera_tokens * cost::hardware_flops(model, cost::Recompute::none);
+    row.fraction_of_sgemm = matmul_rate > 0 ? row.model_tflops * 1e12 / matmul_rate : 0;
+}
+
+}  // namespace ogrom

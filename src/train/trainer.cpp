@@ -1,0 +1,291 @@
+// Comes in: the run file resolved, the session. Goes out: batches into train/step, results into io/metrics and
+// io/checkpoint. Next: data/sampler.cpp, data/prefetch.cpp, train/step.cpp
+#include "src/train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/base/log.h"
+#include "src/base/text.h"
+#include "src/device/memory.h"
+
+namespace ogrom {
+
+template <class T>
+Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& options, GradientHook<T> hook)
+    : session_(session), run_(run), options_(options) {
+    session_.set_phase(Phase::plan, 0);
+    mesh_ = make_mesh(session_, run_.parallel);
+    open();
+    sampler_ = std::make_unique<Sampler>(run_.data, run_.train.sequence, run_.model.vocab, SplitPart::train);
+    if (!run_.data.valid.empty() || run_.data.valid_fraction > 0) {
+        valid_ = std::make_unique<Sampler>(run_.data, run_.train.sequence, run_.model.vocab, SplitPart::valid);
+    }
+    texts_ = describe_run(session_, run_, mesh_);
+    place_ = prepare_workplace(session_, run_, mesh_);
+    print_plan();
+    engine_ = std::make_unique<Engine<T>>(run_, place_.decisions, place_.ledger, *mesh_.dp, session_.node_size(),
+                                          std::move(hook));
+    resume();
+    first_step_ = engine_->step;
+    if (leads()) {
+        archive(run_, texts_.provenance_json);
+        metrics_ = std::make_unique<Metrics>(run_.run.output, first_step_);
+        console_ = std::make_unique<Console>(run_.train.steps, run_.train.log_interval_steps, first_step_);
+    }
+}
+
+template <class T>
+Trainer<T>::~Trainer() = default;
+
+template <class T>
+void Trainer<T>::open() {
+    if (leads()) {
+        open_run_folder(run_, options_.resume.kind);
+        open_log_file(run_.run.output + "/log.txt");
+    }
+    // Nobody goes on before rank 0 has the folder: a refused run must leave no trace of the others.
+    session_.world().barrier("run folder").wait();
+}
+
+template <class T>
+void Trainer<T>::print_plan() const {
+    if (!leads()) {
+        return;
+    }
+    for (const std::unique_ptr<Sampler>* sampler : {&sampler_, &valid_}) {
+        if (*sampler) {
+            for (const std::string& line : (*sampler)->report()) {
+                log_info("data: {}", line);
+            }
+        }
+    }
+    log_info("data: {}", sampler_->coverage(run_.train.steps, run_.train.global_batch));
+    for (const std::string& line :
+         split(plan_text(run_, mesh_.shape, place_.decisions, place_.ledger), '\n')) {
+        if (!line.empty()) {
+            log_info("{}", line);
+        }
+    }
+    log_info("device: {} ({}); matrix products at {:.4f} TFLOP/s", "cpu", place_.device.reason,
+             place_.matmul_rate / 1e12);
+}
+
+template <class T>
+void Trainer<T>::resume() {
+    session_.set_phase(Phase::load, 0);
+    std::string mine;
+    if (leads()) {
+        mine = choose_checkpoint(run_, options_.resume);
+    }
+    const std::string checkpoint = gather_text(session_.world(), mine, "checkpoint to resume")[0];
+    if (checkpoint.empty()) {
+        event(Phase::start, ExitCode::done, "fresh start");
+        return;
+    }
+    const CheckpointHeader header = resume_from(*engine_, *sampler_, texts_, checkpoint);
+    best_valid_loss_ = header.best_valid_loss;
+    summary_.checkpoint = checkpoint;
+    saved_at_ = engine_->step;
+    if (leads()) {
+        log_info("resumed from {} at step {}, {} samples read", checkpoint, engine_->step,
+                 group_digits(header.cursor.total_samples));
+    }
+    event(Phase::load, ExitCode::done, "resumed from " + checkpoint);
+}
+
+template <class T>
+Wish Trainer<T>::wish() const {
+    const i64 done = engine_->step - first_step_;
+    const bool counted_out = options_.stop_after_steps > 0 && done >= options_.stop_after_steps;
+    // The next step must fit as well.
+    const bool late = options_.time_limit_s > 0 && seconds_since_launch() + last_step_s_ > options_.time_limit_s;
+    return session_.stop_requested() || counted_out || late ? Wish::stop : Wish::go_on;
+}
+
+template <class T>
+TrainSummary Trainer<T>::run() {
+    Prefetch prefetch(*sampler_, run_.train, mesh_.place.dp, engine_->step);
+    summary_.launch_s = seconds_since_launch();
+    const Timer whole;
+    while (engine_->step < run_.train.steps) {
+        session_.set_phase(Phase::train, engine_->step + 1);
+        const Timer timer;
+        const std::vector<Batch> batches = prefetch.next(engine_->step);
+        const Control control = agree_control(*mesh_.dp, batches, wish());
+        if (control.stop) {
+            summary_.code = ExitCode::saved_for_requeue;
+            break;
+        }
+        const StepResult result = train_step<T>(*engine_, batches, control.targets);
+        StepTimes times{timer.seconds(), prefetch.waited_s() - last_waited_s_, engine_->reducer.exposed_s(),
+                        mesh_.dp->bytes_sent() - last_sent_};
+        last_waited_s_ = prefetch.waited_s();
+        last_sent_ = mesh_.dp->bytes_sent();
+        after_step(result, control.targets, times);
+    }
+    summary_.train_s = whole.seconds();
+    finish();
+    return summary_;
+}
+
+template <class T>
+void Trainer<T>::after_step(const StepResult& result, i64 targets, const StepTimes& times) {
+    StepMetrics row;
+    row.step = engine_->step;
+    row.loss = result.loss;
+    row.gradient_norm = result.norm;
+    row.lr = result.lr;
+    row.clip_factor = result.clip;
+    row.tokens = targets;
+    row.skipped = result.skipped;
+    row.memory_bytes = resident_memory().peak_anonymous();
+    set_rates(row, run_, times, place_.matmul_rate);
+    summary_.loss = result.loss;
+    last_step_s_ = times.step_s;
+    if (engine_->step > first_step_ + 1) {  // the first step warms caches and libraries up
+        steps_s_ += times.step_s;
+        tokens_ += static_cast<double>(targets);
+    }
+    if (console_) {
+        console_->step(row);
+    }
+    const bool last = engine_->step == run_.train.steps;
+    const i64 interval = run_.train.eval_interval_steps;
+    if (valid_ && !result.skipped && (last || (interval > 0 && engine_->step % interval == 0))) {
+        evaluate_now();
+        row.valid_loss = summary_.valid->loss;
+    }
+    if (metrics_) {
+        metrics_->row(row);
+    }
+    check_finite(result);
+    const i64 save_interval = run_.checkpoint.interval_steps;
+    if (save_interval > 0 && engine_->step % save_interval == 0) {
+        save();
+    }
+}
+
+template <class T>
+void Trainer<T>::check_finite(const StepResult& result) {
+    if (!result.skipped) {
+        return;
+    }
+    const NonFiniteReport& report = result.nonfinite;
+    const std::string where =
+        report.found ? fmt::format("first in the gradient of {} on rank {}", report.parameter, report.rank)
+                     : std::string("every rank's own gradient is finite: their sum or the loss overflowed");
+    const std::string what =
+        fmt::format("step {}: not finite: loss {}, gradient norm {}; {}; weights and moments are those of step {}",
+                    engine_->step, result.loss, result.norm, where, engine_->step - 1);
+    const bool stops = run_.numerics.on_nonfinite == NonFinite::stop;
+    if (stops || engine_->consecutive_skips > run_.numerics.max_skipped_steps) {
+        event(Phase::train, ExitCode::numerics, what);
+        fail(ExitCode::numerics,
+             stops ? what + " (numerics.on_nonfinite = \"stop\")"
+                   : what + fmt::format(" ({} steps in a row, numerics.max_skipped_steps = {})",
+                                        engine_->consecutive_skips, run_.numerics.max_skipped_steps));
+    }
+    if (leads()) {
+        log_warning("{}; skipped", what);
+    }
+    event(Phase::train, ExitCode::done, what + "; skipped");
+}
+
+template <class T>
+void Trainer<T>::evaluate_now() {
+    session_.set_phase(Phase::evaluate, engine_->step);
+    const Evaluation valid = evaluate(*engine_, *valid_, run_.train.eval_samples);
+    summary_.valid = valid;
+    evaluated_at_ = engine_->step;
+    best_valid_loss_ = best_valid_loss_ == 0 ? valid.loss : std::min(best_valid_loss_, valid.loss);
+    if (console_) {
+        console_->note(valid_line(engine_->step, valid));
+    }
+}
+
+template <class T>
+void Trainer<T>::save() {
+    session_.set_phase(Phase::save, engine_->step);
+    const Timer timer;
+    const CheckpointHeader header = make_header(*engine_, *sampler_, texts_, best_valid_loss_);
+    const std::string folder = checkpoints_of(run_);
+    const Engine<T>& engine = *engine_;
+    save_checkpoint<T>(*mesh_.dp, folder, header, engine.layout, run_.model, engine.state(),
+                       run_.checkpoint.keep_last);
+    saved_at_ = engine_->step;
+    summary_.checkpoint = fmt::format("{}/step-{:08}", folder, engine_->step);
+    if (metrics_) {
+        metrics_->publish();
+        console_->note(fmt::format("saved {} in {:.2f} s", summary_.checkpoint, timer.seconds()));
+    }
+    event(Phase::save, ExitCode::done, summary_.checkpoint);
+}
+
+template <class T>
+void Trainer<T>::finish() {
+    const bool early = summary_.code == ExitCode::saved_for_requeue;
+    if (saved_at_ != engine_->step && (early || run_.checkpoint.at_end)) {
+        save();
+    }
+    if (valid_ && !early && evaluated_at_ != engine_->step) {
+        evaluate_now();  // resumed at the last step, or that step was skipped
+    }
+    session_.set_phase(Phase::report, engine_->step);
+    summarise();
+    if (metrics_) {
+        metrics_->publish();
+        console_->finish();
+        for (const std::string& line : split(summary_text(summary_), '\n')) {
+            log_info("{}", line);
+        }
+        flush_log();
+    }
+    event(Phase::report, summary_.code, early ? "stopped and saved" : "done");
+}
+
+template <class T>
+void Trainer<T>::summarise() {
+    const Engine<T>& engine = *engine_;
+    summary_.steps = engine.step;
+    summary_.skipped = engine.skipped;
+    summary_.matmul_rate = place_.matmul_rate;
+    summary_.weight_hash = weight_hash<T>(engine.weights, engine.layout);
+    summary_.memory_ledger = place_.ledger.total();
+    summary_.memory_peak = agree_max(session_.world(), resident_memory().peak_anonymous(), "memory peak");
+    if (summary_.valid && leads()) {
+        summary_.unigram_entropy = valid_->unigram_entropy();
+    }
+    if (steps_s_ > 0) {
+        const i64 steps = engine.step - first_step_ - 1;
+        StepMetrics mean;
+        mean.tokens = static_cast<i64>(tokens_ / static_cast<double>(steps));
+        StepTimes times;
+        times.step_s = steps_s_ / static_cast<double>(steps);
+        set_rates(mean, run_, times, place_.matmul_rate);
+        summary_.tokens_per_s = mean.tokens_per_s;
+        summary_.model_tflops = mean.model_tflops;
+        summary_.fraction_of_sgemm = mean.fraction_of_sgemm;
+    }
+}
+
+template <class T>
+void Trainer<T>::event(Phase phase, ExitCode code, const std::string& text) const {
+    if (leads()) {
+        append_event(run_.run.output, session_.rank(), session_.host(), engine_->step, std::string(name_of(phase)),
+                     static_cast<int>(code), text);
+    }
+}
+
+TrainSummary train(Session& session, const RunConfig& run, const TrainOptions& options) {
+    if (run.numerics.compute == Dtype::fp64) {
+        return Trainer<double>(session, run, options).run();
+    }
+    return Trainer<float>(session, run, options).run();
+}
+
+template class Trainer<float>;
+template class Trainer<double>;
+
+}  // namespace ogrom

@@ -1,0 +1,73 @@
+// A run from its resolved file to its end: set-up in the order of the walk (mesh, data, ledger, arena, stage, reducer,
+// resume, prefetch, metrics), then steps until the last one, a signal or the time limit.
+// Comes in: a checked RunConfig. Goes out: the run folder, checkpoints, a summary. Next: data/sampler.cpp
+#pragma once
+#include <optional>
+#include <string>
+
+#include "src/comm/mesh.h"
+#include "src/data/sampler.h"
+#include "src/io/metrics.h"
+#include "src/train/console.h"
+#include "src/train/run_folder.h"
+#include "src/train/setup.h"
+#include "src/train/step.h"
+#include "src/train/throughput.h"
+
+namespace ogrom {
+
+struct TrainOptions {
+    ResumeChoice resume;
+    double time_limit_s = 0;     // from the launch of the process; 0 = none. Saved in time, exit 75
+    i64 stop_after_steps = 0;    // of this process; 0 = none. As if a signal came then
+};
+
+template <class T>
+class Trainer {
+public:
+    // Collective over all ranks. Everything is checked, allocated and archived on return; nothing is trained yet.
+    Trainer(Session& session, const RunConfig& run, const TrainOptions& options, GradientHook<T> hook = {});
+    ~Trainer();
+
+    // Collective. Throws Error(numerics) on every rank when a non-finite step is to stop the run.
+    TrainSummary run();
+
+    [[nodiscard]] Engine<T>& engine() { return *engine_; }
+
+private:
+    [[nodiscard]] bool leads() const { return session_.rank() == 0; }
+    void open();
+    void print_plan() const;
+    void resume();
+    [[nodiscard]] Wish wish() const;
+    void after_step(const StepResult& result, i64 targets, const StepTimes& times);
+    void check_finite(const StepResult& result);
+    void evaluate_now();
+    void save();
+    void finish();
+    void event(Phase phase, ExitCode code, const std::string& text) const;
+    void summarise();
+
+    Session& session_;
+    const RunConfig& run_;
+    const TrainOptions options_;
+    Mesh mesh_;
+    std::unique_ptr<Sampler> sampler_, valid_;
+    SavedTexts texts_;
+    Workplace place_;
+    std::unique_ptr<Engine<T>> engine_;
+    std::unique_ptr<Metrics> metrics_;  // rank 0
+    std::unique_ptr<Console> console_;  // rank 0
+    TrainSummary summary_;
+    double best_valid_loss_ = 0;
+    i64 first_step_ = 0, evaluated_at_ = -1, saved_at_ = -1;
+    double steps_s_ = 0;  // time within steps after the first
+    double tokens_ = 0;   // targets of those steps
+    double last_step_s_ = 0, last_waited_s_ = 0;
+    i64 last_sent_ = 0;
+};
+
+// Trains with the type that numerics.compute names.
+TrainSummary train(Session& session, const RunConfig& run, const TrainOptions& options);
+
+}  // namespace ogrom

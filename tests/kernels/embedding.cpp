@@ -1,0 +1,167 @@
+#include "kernels/ops/embedding.h"
+
+#include "tests/kernels/support.h"
+#include "tests/reference/embedding.h"
+
+namespace ogrom {
+namespace {
+
+template <class T>
+class EmbeddingTest : public ::testing::Test {};
+TYPED_TEST_SUITE(EmbeddingTest, test::Precisions);
+
+struct Case {
+    i64 B = 3, T = 7, C = 37, vocabulary = 11, padded = 16;
+    double p = 0;
+    std::vector<std::int32_t> tokens, positions;
+    std::vector<i64> sample;
+    ops::DropoutSpec dropout;
+
+    explicit Case(double drop, i64 width = 37) : C(width), p(drop), dropout{drop, 9, 4, 12} {
+        for (i64 r = 0; r < B * T; ++r) {
+            tokens.push_back(static_cast<std::int32_t>((r * r + 3 * r) % vocabulary));
+            positions.push_back(static_cast<std::int32_t>(r % T));
+        }
+        tokens[5] = static_cast<std::int32_t>(vocabulary - 1);
+        sample = {40, 2, 17};
+    }
+    [[nodiscard]] reference::Embedding reference() const {
+        return {B, T, C, tokens.data(), positions.data(), sample.data(), dropout};
+    }
+};
+
+template <class T>
+void check_forward(const Case& c, bool with_positions) {
+    const auto token_table = test::random_values<T>(c.padded * c.C, 1);
+    const auto position_table = test::random_values<T>(c.T * c.C, 2);
+    auto y = test::poisoned<T>(c.B * c.T * c.C);
+    ops::embedding_forward<T>({}, {y.data(), token_table.data(), with_positions ? position_table.data() : nullptr,
+                                   c.tokens.data(), c.positions.data(), c.B, c.T, c.C, c.sample.data(), c.dropout});
+    const auto want = reference::embedding_forward(
+        c.reference(), test::to_double(token_table),
+        with_positions ? test::to_double(position_table) : std::vector<double>{});
+    // A sum, a rounded factor and a product: 3 roundings of values below 2 / (1 - p).
+    test::expect_near(y, want, 3 * test::roundoff<T>(), 2 / (1 - c.p));
+}
+
+TYPED_TEST(EmbeddingTest, forward_equals_the_reference) {
+    check_forward<TypeParam>(Case(0), true);
+    check_forward<TypeParam>(Case(0), false);
+    check_forward<TypeParam>(Case(0.3), true);
+    check_forward<TypeParam>(Case(0.3, 1031), true);  // masks in several tiles
+}
+
+template <class T>
+void run_backward(const Case& c, const std::vector<T>& d_y, std::vector<T>* token, std::vector<T>* position) {
+    ops::embedding_backward<T>({}, {token == nullptr ? nullptr : token->data(),
+                                    position == nullptr ? nullptr : position->data(), d_y.data(), c.tokens.data(),
+                                    c.positions.data(), c.B, c.T, c.C, c.vocabulary, c.sample.data(), c.dropout});
+}
+
+template <class T>
+void check_backward(const Case& c) {
+    const auto d_y = test::random_values<T>(c.B * c.T * c.C, 3);
+    auto token = test::random_values<T>(c.padded * c.C, 4);
+    auto position = test::random_values<T>(c.T * c.C, 5);
+    auto want_token = test::to_double(token);
+    auto want_position = test::to_double(position);
+    run_backward(c, d_y, &token, &position);
+    reference::embedding_backward(c.reference(), c.tokens.data(), test::to_double(d_y), want_token);
+    reference::embedding_backward(c.reference(), c.positions.data(), test::to_double(d_y), want_position);
+    // At most 21 rows meet in one table row: 21 sums and 2 roundings of each term, terms below 1 / (1 - p).
+    test::expect_near(token, want_token, 23 * test::roundoff<T>(), 21 / (1 - c.p));
+    test::expect_near(position, want_position, 23 * test::roundoff<T>(), 21 / (1 - c.p));
+}
+
+TYPED_TEST(EmbeddingTest, backward_adds_to_the_tables) {
+    check_backward<TypeParam>(Case(0));
+    check_backward<TypeParam>(Case(0.3));
+    check_backward<TypeParam>(Case(0.3, 1031));
+}
+
+TYPED_TEST(EmbeddingTest, frozen_tables_are_left_out) {
+    const Case c(0.1);
+    const auto d_y = test::random_values<TypeParam>(c.B * c.T * c.C, 3);
+    std::vector<TypeParam> token(static_cast<std::size_t>(c.padded * c.C));
+    std::vector<TypeParam> position(static_cast<std::size_t>(c.T * c.C));
+    auto alone_token = token;
+    auto alone_position = position;
+    run_backward<TypeParam>(c, d_y, &token, &position);
+    run_backward<TypeParam>(c, d_y, &alone_token, nullptr);
+    run_backward<TypeParam>(c, d_y, nullptr, &alone_position);
+    EXPECT_EQ(token, alone_token);
+    EXPECT_EQ(position, alone_position);
+}
+
+TYPED_TEST(EmbeddingTest, padding_rows_get_exactly_nothing) {
+    const Case c(0);
+    const auto d_y = test::random_values<TypeParam>(c.B * c.T * c.C, 3);
+    std::vector<TypeParam> token(static_cast<std::size_t>(c.padded * c.C));
+    run_backward<TypeParam>(c, d_y, &token, nullptr);
+    for (i64 i = c.vocabulary * c.C; i < c.padded * c.C; ++i) {
+        ASSERT_EQ(token[i], TypeParam{0});
+    }
+}
+
+TYPED_TEST(EmbeddingTest, any_number_of_threads_gives_the_same_bits) {
+    const Case c(0.2, 300);
+    const auto d_y = test::random_values<TypeParam>(c.B * c.T * c.C, 3);
+    std::vector<TypeParam> one(static_cast<std::size_t>(c.padded * c.C));
+    auto many = one;
+    {
+        const test::Threads threads(1);
+        run_backward<TypeParam>(c, d_y, &one, nullptr);
+    }
+    {
+        const test::Threads threads(5);
+        run_backward<TypeParam>(c, d_y, &many, nullptr);
+    }
+    EXPECT_EQ(one, many);
+}
+
+TYPED_TEST(EmbeddingTest, a_token_beyond_the_vocabulary_is_a_broken_promise) {
+    Case c(0);
+    const auto d_y = test::random_values<TypeParam>(c.B * c.T * c.C, 3);
+    std::vector<TypeParam> token(static_cast<std::size_t>(c.padded * c.C));
+    c.tokens[0] = static_cast<std::int32_t>(c.vocabulary);
+    EXPECT_THROW(run_backward<TypeParam>(c, d_y, &token, nullptr), Error);
+    c.tokens[0] = -1;
+    EXPECT_THROW(run_backward<TypeParam>(c, d_y, &token, nullptr), Error);
+}
+
+// sum(y w) is linear in a table element: its difference quotient is the gradient up to rounding.
+TEST(Embedding, finite_differences) {
+    const Case c(0.3);
+    const auto w = test::random_values<double>(c.B * c.T * c.C, 6);
+    auto table = test::random_values<double>(c.padded * c.C, 1);
+    const auto positions = test::random_values<double>(c.T * c.C, 2);
+    const auto objective = [&] {
+        std::vector<double> y(w.size());
+        ops::embedding_forward<double>({}, {y.data(), table.data(), positions.data(), c.tokens.data(),
+                                            c.positions.data(), c.B, c.T, c.C, c.sample.data(), c.dropout});
+        double sum = 0;
+        for (std::size_t i = 0; i < y.size(); ++i) {
+            sum += y[i] * w[i];
+        }
+        return sum;
+    };
+    std::vector<double> gradient(table.size());
+    run_backward<double>(c, w, &gradient, nullptr);
+    for (const i64 i : {i64{0}, i64{40}, 4 * c.C + 36, (c.vocabulary - 1) * c.C}) {
+        const double before = table[i];
+        table[i] = before + 0.5;
+        const double above = objective();
+        table[i] = before - 0.5;
+        const double below = objective();
+        table[i] = before;
+        EXPECT_NEAR(above - below, gradient[i], 1e-12);  // sums of 800 terms below 3, double
+    }
+}
+
+TEST(Embedding, cuda_is_refused_by_name) {
+    EXPECT_THROW(ops::embedding_forward<float>({Backend::cuda, nullptr}, {}), Error);
+    EXPECT_THROW(ops::embedding_backward<float>({Backend::cuda, nullptr}, {}), Error);
+}
+
+}  // namespace
+}  // namespace ogrom

@@ -1,0 +1,86 @@
+#include "kernels/ops/norm.h"
+
+#include <bit>
+
+#include "tests/kernels/support.h"
+#include "tests/reference/norm.h"
+
+namespace ogrom {
+namespace {
+
+template <class T>
+class NormTest : public ::testing::Test {};
+TYPED_TEST_SUITE(NormTest, test::Precisions);
+
+TYPED_TEST(NormTest, sum_of_squares_equals_the_reference) {
+    for (const i64 n : {i64{0}, i64{1}, i64{15}, i64{4096}, i64{4097}, i64{100003}}) {
+        const auto x = test::random_values<TypeParam>(n, 1);
+        const double want = reference::sum_of_squares(x.data(), n);
+        // Positive terms in double: at most 4096 / 16 + 4 + 25 additions one after the other.
+        EXPECT_NEAR(ops::sum_of_squares(Stream{}, x.data(), n), want, 285 * test::roundoff<double>() * want);
+    }
+}
+
+TYPED_TEST(NormTest, large_and_tiny_values_do_not_overflow_in_fp32) {
+    const std::vector<TypeParam> large(5, TypeParam{1e30F});
+    EXPECT_NEAR(ops::sum_of_squares(Stream{}, large.data(), 5) / 5e60, 1, 1e-7);  // 1e30 rounded to fp32
+    const std::vector<TypeParam> tiny(5, TypeParam{1e-30F});
+    EXPECT_NEAR(ops::sum_of_squares(Stream{}, tiny.data(), 5) / 5e-60, 1, 1e-7);
+}
+
+TYPED_TEST(NormTest, any_number_of_threads_gives_the_same_bits) {
+    const auto x = test::random_values<TypeParam>(5000011, 2);
+    double results[3];
+    const int counts[3] = {1, 2, 5};
+    for (int i = 0; i < 3; ++i) {
+        const test::Threads threads(counts[i]);
+        results[i] = ops::sum_of_squares(Stream{}, x.data(), 5000011);
+    }
+    EXPECT_EQ(results[0], results[1]);
+    EXPECT_EQ(results[0], results[2]);
+}
+
+// The order is a contract: whole ranges that start at a multiple of 4096 add up block by block.
+TYPED_TEST(NormTest, blocks_are_added_in_ascending_order) {
+    const auto x = test::random_values<TypeParam>(3 * 4096 + 5, 3);
+    double sum = 0;
+    for (i64 start = 0; start < static_cast<i64>(x.size()); start += 4096) {
+        sum += ops::sum_of_squares(Stream{}, x.data() + start, std::min<i64>(4096, static_cast<i64>(x.size()) - start));
+    }
+    EXPECT_EQ(sum, ops::sum_of_squares(Stream{}, x.data(), static_cast<i64>(x.size())));
+}
+
+TYPED_TEST(NormTest, nan_shows_in_the_sum) {
+    auto x = test::random_values<TypeParam>(9000, 4);
+    x[8999] = std::numeric_limits<TypeParam>::quiet_NaN();
+    EXPECT_TRUE(std::isnan(ops::sum_of_squares(Stream{}, x.data(), 9000)));
+}
+
+TYPED_TEST(NormTest, all_finite_sees_every_place_and_kind) {
+    using T = TypeParam;
+    const T inf = std::numeric_limits<T>::infinity();
+    const T nan = std::numeric_limits<T>::quiet_NaN();
+    std::vector<T> x(40000, std::numeric_limits<T>::max());
+    x[7] = std::numeric_limits<T>::denorm_min();
+    x[8] = -T{0};
+    x[9] = std::numeric_limits<T>::lowest();
+    EXPECT_TRUE(ops::all_finite(Stream{}, x.data(), 40000));
+    for (const T bad : {inf, -inf, nan, -nan, std::numeric_limits<T>::signaling_NaN()}) {
+        for (const std::size_t place : {0U, 15U, 4095U, 4096U, 20000U, 39999U}) {
+            const T before = x[place];
+            x[place] = bad;
+            EXPECT_FALSE(ops::all_finite(Stream{}, x.data(), 40000)) << place;
+            x[place] = before;
+        }
+    }
+    EXPECT_TRUE(ops::all_finite(Stream{}, x.data(), 0));
+}
+
+TEST(Norm, cuda_is_refused_by_name) {
+    const float x = 1;
+    EXPECT_THROW(ops::sum_of_squares(Stream{Backend::cuda, nullptr}, &x, 1), Error);
+    EXPECT_THROW(ops::all_finite(Stream{Backend::cuda, nullptr}, &x, 1), Error);
+}
+
+}  // namespace
+}  // namespace ogrom

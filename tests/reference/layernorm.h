@@ -1,0 +1,62 @@
+// Reference of layer normalisation: plain loops in double.
+#pragma once
+#include <cmath>
+#include <vector>
+
+#include "kernels/common/extents.h"
+
+namespace ogrom::reference {
+
+struct LayerNorm {
+    std::vector<double> y, mean, rstd;
+};
+
+inline LayerNorm layernorm_forward(const std::vector<double>& x, const std::vector<double>& gamma,
+                                   const std::vector<double>& beta, i64 rows, i64 C, double epsilon) {
+    LayerNorm out{std::vector<double>(x.size()), std::vector<double>(rows), std::vector<double>(rows)};
+    for (i64 r = 0; r < rows; ++r) {
+        double mean = 0;
+        for (i64 c = 0; c < C; ++c) {
+            mean += x[r * C + c] / static_cast<double>(C);
+        }
+        double variance = 0;
+        for (i64 c = 0; c < C; ++c) {
+            variance += (x[r * C + c] - mean) * (x[r * C + c] - mean) / static_cast<double>(C);
+        }
+        out.mean[r] = mean;
+        out.rstd[r] = 1 / std::sqrt(variance + epsilon);
+        for (i64 c = 0; c < C; ++c) {
+            out.y[r * C + c] = (x[r * C + c] - mean) * out.rstd[r] * gamma[c] + (beta.empty() ? 0 : beta[c]);
+        }
+    }
+    return out;
+}
+
+struct LayerNormGradients {
+    std::vector<double> d_x, d_gamma, d_beta;
+};
+
+inline LayerNormGradients layernorm_backward(const std::vector<double>& d_y, const std::vector<double>& x,
+                                             const std::vector<double>& gamma, i64 rows, i64 C, double epsilon) {
+    const LayerNorm forward = layernorm_forward(x, gamma, {}, rows, C, epsilon);
+    LayerNormGradients out{std::vector<double>(x.size()), std::vector<double>(C), std::vector<double>(C)};
+    for (i64 r = 0; r < rows; ++r) {
+        double mean_g = 0;
+        double mean_gx = 0;
+        for (i64 c = 0; c < C; ++c) {
+            const double xh = (x[r * C + c] - forward.mean[r]) * forward.rstd[r];
+            const double g = d_y[r * C + c] * gamma[c];
+            mean_g += g / static_cast<double>(C);
+            mean_gx += g * xh / static_cast<double>(C);
+            out.d_gamma[c] += d_y[r * C + c] * xh;
+            out.d_beta[c] += d_y[r * C + c];
+        }
+        for (i64 c = 0; c < C; ++c) {
+            const double xh = (x[r * C + c] - forward.mean[r]) * forward.rstd[r];
+            out.d_x[r * C + c] = forward.rstd[r] * (d_y[r * C + c] * gamma[c] - mean_g - xh * mean_gx);
+        }
+    }
+    return out;
+}
+
+}  // namespace ogrom::reference
