@@ -1,7 +1,5 @@
 #include "kernels/bench/support.h"
 
-#include <cblas.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -43,22 +41,6 @@ double copy_bandwidth() {
     return rate;
 }
 
-double sgemm_rate() {
-    static const double rate = [] {
-        constexpr int m = 1024;
-        constexpr int n = 3072;
-        constexpr int k = 768;
-        const std::vector<float> a = values(m * k, 1);
-        const std::vector<float> b = values(n * k, 2);
-        std::vector<float> y(m * n);
-        const double seconds = best_seconds([&] {
-            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, k, 1, a.data(), k, b.data(), k, 0, y.data(), n);
-        });
-        return 2.0 * m * n * k / seconds;
-    }();
-    return rate;
-}
-
 std::vector<float> values(i64 n, u32 stream, double scale) {
     std::vector<float> out(static_cast<std::size_t>(n));
     parallel_ranges(n, parallel_grain, [&](i64 first, i64 last) {
@@ -89,13 +71,12 @@ bool verified(benchmark::State& state, const std::string& what, double error, do
     return false;
 }
 
-void report(benchmark::State& state, const cost::Cost& per_call, Limit limit) {
+void report(benchmark::State& state, const cost::Cost& per_call) {
     using benchmark::Counter;
     const auto calls = static_cast<double>(state.iterations());
     state.counters["GB/s"] = Counter(per_call.bytes * calls * 1e-9, Counter::kIsRate);
     state.counters["GFLOP/s"] = Counter(per_call.flops * calls * 1e-9, Counter::kIsRate);
-    const double share = limit == Limit::copy ? per_call.bytes / copy_bandwidth() : per_call.flops / sgemm_rate();
-    state.counters["of_limit"] = Counter(share * calls, Counter::kIsRate);
+    state.counters["of_copy"] = Counter(per_call.bytes / copy_bandwidth() * calls, Counter::kIsRate);
 }
 
 }  // namespace ogrom::bench

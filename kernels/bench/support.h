@@ -1,6 +1,6 @@
-// Shared by the benchmarks: limits of this machine measured in the same run, the check that comes before any rate, and
-// the counters that every row reports.
-//   GB/s, GFLOP/s  from kernels/common/cost.h ; of_limit = fraction of the copy bandwidth or of the SGEMM rate
+// Shared by the benchmarks of memory-bound operations: the copy bandwidth measured in the same run, the check that
+// comes before any rate, and the counters that every row reports.
+//   GB/s, GFLOP/s  from kernels/common/cost.h ; of_copy = fraction of the copy bandwidth (products: limit.h)
 #pragma once
 #include <benchmark/benchmark.h>
 
@@ -14,9 +14,6 @@ namespace ogrom::bench {
 // Bytes per second (read + written) of copying 256 MiB with all threads: best of 7, measured once.
 double copy_bandwidth();
 
-// FLOP/s of OpenBLAS SGEMM at 1024 x 3072 x 768 with all threads: best of 7, measured once.
-double sgemm_rate();
-
 // Numbers in (-scale, scale), the same every run; `stream` tells inputs apart.
 std::vector<float> values(i64 n, u32 stream, double scale = 1);
 std::vector<double> widened(const std::vector<float>& x);
@@ -27,8 +24,7 @@ double worst_error(const std::vector<float>& got, const std::vector<double>& wan
 // False, and the row is marked as failed, where error > tolerance: no rate is reported for a wrong result.
 bool verified(benchmark::State& state, const std::string& what, double error, double tolerance);
 
-enum class Limit { copy, sgemm };
-void report(benchmark::State& state, const cost::Cost& per_call, Limit limit = Limit::copy);
+void report(benchmark::State& state, const cost::Cost& per_call);
 
 // The shapes of a 124M GPT: micro-batch 4, T 1024, C 768, F 3072, V 50257 stored as 50304.
 inline constexpr i64 rows = 4096;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "kernels/common/fastmath.h"
 #include "kernels/common/fault.h"
@@ -13,28 +14,40 @@ namespace {
 
 constexpr i64 rows_at_a_time = 1024;  // losses held before they are added in order
 
-// Largest of z, 16 lanes side by side; a NaN may be passed over here (the sum of exponentials shows it).
+// Largest of z, several vectors side by side (no compiler vectorises this loop by itself without -ffast-math). A NaN may
+// be passed over here: the sum of exponentials shows it.
 template <class T>
 T largest(const T* z, i64 n) {
-    T lane[cpu::sum_lanes];
-    std::fill_n(lane, cpu::sum_lanes, z[0]);
+    typedef T Vector __attribute__((vector_size(32)));
+    constexpr int vectors = 4;
+    constexpr i64 step = vectors * static_cast<i64>(sizeof(Vector) / sizeof(T));
+    T top = z[0];
     i64 i = 0;
-    for (; i + cpu::sum_lanes <= n; i += cpu::sum_lanes) {
-        for (int l = 0; l < cpu::sum_lanes; ++l) {
-            lane[l] = z[i + l] > lane[l] ? z[i + l] : lane[l];
+    if (n >= step) {
+        Vector lanes[vectors];
+        std::memcpy(lanes, z, sizeof(lanes));
+        for (i = step; i + step <= n; i += step) {
+            Vector next[vectors];
+            std::memcpy(next, z + i, sizeof(next));
+            for (int v = 0; v < vectors; ++v) {
+                lanes[v] = next[v] > lanes[v] ? next[v] : lanes[v];
+            }
         }
+        T all[step];
+        std::memcpy(all, lanes, sizeof(all));
+        top = *std::max_element(all, all + step);
     }
     for (; i < n; ++i) {
-        lane[0] = z[i] > lane[0] ? z[i] : lane[0];
+        top = z[i] > top ? z[i] : top;
     }
-    return *std::max_element(lane, lane + cpu::sum_lanes);
+    return top;
 }
 
 // sum of exp(z - top) in double; with Store the exponentials replace the logits.
 template <Gradient Store, class T>
 double sum_of_exponentials(T* z, T top, i64 n) {
     return cpu::lane_sum(n, [&](i64 v) {
-        const T e = exp_fast(z[v] - top);
+        const T e = exp_nonpositive(z[v] - top);
         if constexpr (Store == Gradient::in_place) {
             z[v] = e;
         }

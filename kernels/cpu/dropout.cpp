@@ -1,60 +1,64 @@
 #include "kernels/cpu/dropout.h"
 
+#include <immintrin.h>
+
 #include <algorithm>
 
 namespace ogrom::cpu {
 namespace {
 
-constexpr int lanes = 8;                 // Philox blocks computed side by side
-constexpr i64 lane_words = 4 * lanes;    // words they give
-constexpr i64 chunk_words = 512;         // words a mask is made from at a time
-
-struct Lanes {
-    u32 word[4][lanes];
+// Four Philox blocks side by side, a 32-bit word in the low half of each 64-bit lane; the upper halves may hold
+// anything, as the multiplication reads low halves only.
+struct Blocks {
+    __m256i word[4];
 };
+constexpr int groups = 2;                   // Blocks in flight, so that one hides the other's latency
+constexpr i64 lane_words = 4 * 4 * groups;  // words they give
+constexpr i64 chunk_words = 512;            // words a mask is made from at a time
 
-inline void multiply(const u32 (&x)[lanes], u32 multiplier, u32 (&high)[lanes], u32 (&low)[lanes]) {
-    for (int l = 0; l < lanes; ++l) {
-        const u64 product = u64{x[l]} * multiplier;
-        high[l] = static_cast<u32>(product >> 32);
-        low[l] = static_cast<u32>(product);
-    }
+inline __m256i broadcast(u64 value) { return _mm256_set1_epi64x(static_cast<i64>(value)); }
+
+inline void philox_round(Blocks& b, __m256i key0, __m256i key1) {
+    const __m256i product0 = _mm256_mul_epu32(b.word[0], broadcast(philox_multiplier0));
+    const __m256i product1 = _mm256_mul_epu32(b.word[2], broadcast(philox_multiplier1));
+    b.word[0] = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(product1, 32), b.word[1]), key0);
+    b.word[1] = product1;
+    b.word[2] = _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(product0, 32), b.word[3]), key1);
+    b.word[3] = product0;
 }
 
-inline void philox_lanes(Lanes& state, PhiloxKey key) {
+// Writes the 16 words in order of elements.
+inline void store(const Blocks& b, u32* words) {
+    const __m256i first = _mm256_blend_epi32(b.word[0], _mm256_slli_epi64(b.word[1], 32), 0xAA);
+    const __m256i second = _mm256_blend_epi32(b.word[2], _mm256_slli_epi64(b.word[3], 32), 0xAA);
+    const __m256i even = _mm256_unpacklo_epi64(first, second);  // blocks 0 and 2
+    const __m256i odd = _mm256_unpackhi_epi64(first, second);   // blocks 1 and 3
+    auto* out = reinterpret_cast<__m256i*>(words);
+    _mm256_storeu_si256(out, _mm256_permute2x128_si256(even, odd, 0x20));
+    _mm256_storeu_si256(out + 1, _mm256_permute2x128_si256(even, odd, 0x31));
+}
+
+// lane_words words from block `block` on.
+inline void lane_block(u32* words, const ops::DropoutSpec& spec, u64 block) {
+    Blocks state[groups];
+    for (int g = 0; g < groups; ++g) {
+        const auto first = static_cast<i64>(block) + 4 * g;
+        const __m256i index = _mm256_set_epi64x(first + 3, first + 2, first + 1, first);
+        state[g] = {{index, _mm256_srli_epi64(index, 32), broadcast(spec.site), broadcast(spec.step)}};
+    }
+    PhiloxKey key = philox_key(spec.seed);
+#pragma GCC unroll 10
     for (int round = 0; round < philox_rounds; ++round) {
-        u32 high0[lanes];
-        u32 low0[lanes];
-        u32 high1[lanes];
-        u32 low1[lanes];
-        multiply(state.word[0], philox_multiplier0, high0, low0);
-        multiply(state.word[2], philox_multiplier1, high1, low1);
-        for (int l = 0; l < lanes; ++l) {
-            state.word[0][l] = high1[l] ^ state.word[1][l] ^ key.low;
-            state.word[1][l] = low1[l];
-            state.word[2][l] = high0[l] ^ state.word[3][l] ^ key.high;
-            state.word[3][l] = low0[l];
+        const __m256i key0 = broadcast(key.low);
+        const __m256i key1 = broadcast(key.high);
+        for (Blocks& blocks : state) {
+            philox_round(blocks, key0, key1);
         }
         key.low += philox_weyl0;
         key.high += philox_weyl1;
     }
-}
-
-// 4 * lanes words from block `block` on.
-inline void lane_block(u32* words, const ops::DropoutSpec& spec, u64 block) {
-    Lanes state;
-    for (int l = 0; l < lanes; ++l) {
-        const u64 index = block + static_cast<u64>(l);
-        state.word[0][l] = static_cast<u32>(index);
-        state.word[1][l] = static_cast<u32>(index >> 32);
-        state.word[2][l] = spec.site;
-        state.word[3][l] = spec.step;
-    }
-    philox_lanes(state, philox_key(spec.seed));
-    for (int l = 0; l < lanes; ++l) {
-        for (int w = 0; w < 4; ++w) {
-            words[4 * l + w] = state.word[w][l];
-        }
+    for (int g = 0; g < groups; ++g) {
+        store(state[g], words + 16 * g);
     }
 }
 

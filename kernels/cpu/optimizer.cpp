@@ -51,6 +51,28 @@ void adamw_range(const AdamW<T>& op, const AdamWFactors<T>& f, i64 first, i64 la
     }
 }
 
+template <class T>
+void sgd_range(const Sgd<T>& op, i64 first, i64 last) {
+    const T clip = static_cast<T>(op.scalars.clip);
+    const T momentum = static_cast<T>(op.scalars.momentum);
+    const T lr = static_cast<T>(op.scalars.lr * op.lr_factor);
+    const T keep = static_cast<T>(1 - op.scalars.lr * op.lr_factor * op.decay);
+    T* __restrict weight = op.weight;
+    T* __restrict m = op.m;
+    const T* __restrict gradient = op.gradient;
+    if (m == nullptr) {
+        for (i64 i = first; i < last; ++i) {
+            weight[i] = keep * weight[i] - lr * (clip * gradient[i]);
+        }
+        return;
+    }
+    for (i64 i = first; i < last; ++i) {
+        const T u = momentum * m[i] + clip * gradient[i];
+        m[i] = u;
+        weight[i] = keep * weight[i] - lr * u;
+    }
+}
+
 }  // namespace
 
 template <class T>
@@ -67,24 +89,8 @@ void sgd(Stream stream, const Sgd<T>& op) {
     if (stream.backend == Backend::cuda) {
         cuda_not_compiled("sgd");
     }
-    const T clip = static_cast<T>(op.scalars.clip);
-    const T momentum = static_cast<T>(op.scalars.momentum);
-    const T lr = static_cast<T>(op.scalars.lr * op.lr_factor);
-    const T keep = static_cast<T>(1 - op.scalars.lr * op.lr_factor * op.decay);
     OGROM_ASSERT(op.m != nullptr || op.scalars.momentum == 0);
-    parallel_ranges(op.n, parallel_grain, [&](i64 first, i64 last) {
-        if (op.m == nullptr) {
-            for (i64 i = first; i < last; ++i) {
-                op.weight[i] = keep * op.weight[i] - lr * (clip * op.gradient[i]);
-            }
-            return;
-        }
-        for (i64 i = first; i < last; ++i) {
-            const T u = momentum * op.m[i] + clip * op.gradient[i];
-            op.m[i] = u;
-            op.weight[i] = keep * op.weight[i] - lr * u;
-        }
-    });
+    parallel_ranges(op.n, parallel_grain, [&](i64 first, i64 last) { sgd_range(op, first, last); });
 }
 
 template void adamw<float>(Stream, const AdamW<float>&);

@@ -1,16 +1,15 @@
 #include "src/base/file.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "kernels/common/fault.h"
 
@@ -89,7 +88,9 @@ private:
 
 }  // namespace
 
-void FileDescriptorTraits::destroy(int descriptor) noexcept { ::close(descriptor); }
+void FileDescriptorTraits::destroy(int descriptor) noexcept {
+    ::close(descriptor);
+}
 
 FileWriter::FileWriter(std::string path, Create create, ExitCode code)
     : path_(std::move(path)), code_(code), descriptor_(open_or_fail(path_, open_flags(create), "create", code)) {}
@@ -109,7 +110,9 @@ void FileWriter::write(std::string_view bytes) {
     }
 }
 
-void FileWriter::sync() { fsync_or_fail(descriptor_.get(), path_, code_); }
+void FileWriter::sync() {
+    fsync_or_fail(descriptor_.get(), path_, code_);
+}
 
 void FileWriter::close() {
     // Linux frees the descriptor even when close fails, so it is given up before the call. EINTR is no fault there.

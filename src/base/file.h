@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/common/extents.h"
+
 #include "src/base/error.h"
 #include "src/base/handle.h"
 
@@ -61,10 +62,11 @@ void make_directories(const std::string& path, ExitCode code = ExitCode::checkpo
 // Names in the folder, sorted, without "." and "..".
 std::vector<std::string> list_directory(const std::string& path, ExitCode code = ExitCode::checkpoint);
 i64 file_size(const std::string& path, ExitCode code = ExitCode::checkpoint);
-bool file_exists(const std::string& path);       // follows links; a folder exists too
+bool file_exists(const std::string& path);  // follows links; a folder exists too
 bool is_directory(const std::string& path);
 void remove_file(const std::string& path, ExitCode code = ExitCode::checkpoint);  // absent is no fault
-void remove_tree(const std::string& path, ExitCode code = ExitCode::checkpoint);  // absent is no fault; links are not followed
+void remove_tree(const std::string& path,
+                 ExitCode code = ExitCode::checkpoint);  // absent is no fault; links are not followed
 i64 free_bytes(const std::string& folder, ExitCode code = ExitCode::checkpoint);  // what this user may still write
 
 std::string parent_path(const std::string& path);  // "." for a bare name

@@ -1,15 +1,14 @@
 #include "src/base/log.h"
 
+#include <array>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
-
-#include <array>
-#include <cstdlib>
-#include <memory>
-#include <mutex>
 
 #include "src/base/error.h"
 #include "src/base/text.h"
@@ -136,10 +135,20 @@ Log& the_log() {
 
 }  // namespace
 
-void set_log_rank(int rank, const std::string& host) { the_log().set_rank(rank, host); }
-void set_log_level(LogLevel level) { the_log().set_level(level); }
-void open_log_file(const std::string& path) { the_log().open_file(path); }
-void flush_log() { the_log().flush(); }
-void log_line(LogLevel level, std::string_view text) { the_log().line(level, text); }
+void set_log_rank(int rank, const std::string& host) {
+    the_log().set_rank(rank, host);
+}
+void set_log_level(LogLevel level) {
+    the_log().set_level(level);
+}
+void open_log_file(const std::string& path) {
+    the_log().open_file(path);
+}
+void flush_log() {
+    the_log().flush();
+}
+void log_line(LogLevel level, std::string_view text) {
+    the_log().line(level, text);
+}
 
 }  // namespace ogrom

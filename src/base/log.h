@@ -1,9 +1,8 @@
-// Log lines on stderr: UTC time, rank, host, level, text; plain text where rank 0 writes to a terminal. Information comes
-// from rank 0 alone, warnings and errors from whoever has them. Before set_log_rank the rank is what the launcher put
-// into the environment, so that no line appears once per rank.
+// Log lines on stderr: UTC time, rank, host, level, text; plain text where rank 0 writes to a terminal. Information
+// comes from rank 0 alone, warnings and errors from whoever has them. Before set_log_rank the rank is what the launcher
+// put into the environment, so that no line appears once per rank.
 #pragma once
 #include <fmt/core.h>
-
 #include <string>
 #include <string_view>
 

@@ -1,9 +1,8 @@
 #include "src/base/progress.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <unistd.h>
-
-#include <algorithm>
 
 #include "src/base/text.h"
 
@@ -67,8 +66,7 @@ void Progress::update(i64 done, const std::string& note) {
     }
     done_ = done;
     const double now = timer_.seconds();
-    const double interval =
-        options_.style == ProgressStyle::bar ? options_.bar_interval_s : options_.line_interval_s;
+    const double interval = options_.style == ProgressStyle::bar ? options_.bar_interval_s : options_.line_interval_s;
     if (options_.style == ProgressStyle::silent || (last_s_ >= 0 && now - last_s_ < interval)) {
         return;
     }

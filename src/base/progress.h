@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kernels/common/extents.h"
+
 #include "src/base/timer.h"
 
 namespace ogrom {

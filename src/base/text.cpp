@@ -1,19 +1,22 @@
 #include "src/base/text.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <fmt/format.h>
 
 namespace ogrom {
 
 namespace {
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+char lower(char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
 
 }  // namespace
 
@@ -131,6 +134,22 @@ std::vector<std::string> split(std::string_view text, char separator) {
     }
     parts.emplace_back(text.substr(start));
     return parts;
+}
+
+std::string quote(std::string_view text) {
+    std::string result = "\"";
+    for (const char c : text) {
+        const auto code = static_cast<unsigned char>(c);
+        if (c == '"' || c == '\\') {
+            result += '\\';
+            result += c;
+        } else if (code < 0x20 || code == 0x7f) {
+            result += fmt::format("\\u{:04X}", code);
+        } else {
+            result += c;
+        }
+    }
+    return result + "\"";
 }
 
 std::string trim(std::string_view text) {

@@ -35,6 +35,8 @@ std::optional<double> parse_real(std::string_view text);
 
 std::string join(std::span<const std::string> parts, std::string_view separator);
 std::vector<std::string> split(std::string_view text, char separator);  // "a,,b" gives three parts
-std::string trim(std::string_view text);                                // without blanks at both ends
+std::string quote(
+    std::string_view text);               // in double quotes, as TOML and JSON read it back; control characters escaped
+std::string trim(std::string_view text);  // without blanks at both ends
 
 }  // namespace ogrom

@@ -1,8 +1,7 @@
 #include "src/base/timer.h"
 
-#include <fmt/format.h>
-
 #include <ctime>
+#include <fmt/format.h>
 
 namespace ogrom {
 

@@ -3,9 +3,8 @@
 #include <cblas.h>
 #include <fmt/core.h>
 #include <gnu/libc-version.h>
-#include <spdlog/version.h>
-
 #include <nlohmann/json.hpp>
+#include <spdlog/version.h>
 
 #include "ogrom_build.h"
 
@@ -21,8 +20,8 @@ std::vector<std::pair<std::string, std::string>> base_library_versions() {
     const auto dotted = [](int major, int minor, int patch) { return fmt::format("{}.{}.{}", major, minor, patch); };
     return {{"fmt", dotted(FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100)},
             {"spdlog", dotted(SPDLOG_VER_MAJOR, SPDLOG_VER_MINOR, SPDLOG_VER_PATCH)},
-            {"nlohmann-json", dotted(NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR,
-                                     NLOHMANN_JSON_VERSION_PATCH)},
+            {"nlohmann-json",
+             dotted(NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH)},
             {"glibc", gnu_get_libc_version()},
             {"OpenMP", fmt::format("{}", _OPENMP)},
             {"OpenBLAS", openblas_get_config()}};

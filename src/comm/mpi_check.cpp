@@ -6,7 +6,7 @@
 
 namespace ogrom {
 
-void check_mpi(int result, const char* expression, std::source_location where) {
+void check_mpi(int result, const char* expression, SourcePlace where) {
     if (result == MPI_SUCCESS) {
         return;
     }

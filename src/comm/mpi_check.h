@@ -5,11 +5,12 @@
 #define OMPI_SKIP_MPICXX 1  // the C interface only: the C++ one is gone from MPI and does not compile cleanly
 #endif
 #include <mpi.h>
-#include <source_location>
+
+#include "kernels/common/error.h"
 
 namespace ogrom {
 
-void check_mpi(int result, const char* expression, std::source_location where = std::source_location::current());
+void check_mpi(int result, const char* expression, SourcePlace where = SourcePlace::current());
 void return_errors(MPI_Comm communicator);
 
 }  // namespace ogrom

@@ -164,6 +164,9 @@ struct Watchdog::Impl {
 
     // For how long every rank of this node has waited in a collective without progress.
     [[nodiscard]] double stalled(double now) const {
+        if (!alive_state(control->own().state.load())) {
+            return 0;  // this rank is done: nothing here waits for anyone
+        }
         double least = now;
         for (std::size_t i = 0; i < ranks.size(); ++i) {
             const RankSlot& slot = control->slot(static_cast<int>(i));

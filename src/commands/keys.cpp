@@ -1,7 +1,6 @@
 // ogrom keys: the run-file reference.
-#include <fmt/format.h>
-
 #include <cstdio>
+#include <fmt/format.h>
 #include <memory>
 
 #include "src/commands/commands.h"
@@ -34,7 +33,8 @@ int run_keys(const KeysOptions& options) {
 void add_keys(CLI::App& app, Invocation& chosen) {
     CLI::App* command = app.add_subcommand("keys", "Reference of every key of a run file");
     const auto options = std::make_shared<KeysOptions>();
-    command->add_option("FILTER", options->filter, "only keys whose name contains this, as in optimizer or train.steps");
+    command->add_option("FILTER", options->filter,
+                        "only keys whose name contains this, as in optimizer or train.steps");
     CLI::Option* markdown = command->add_flag("--markdown", options->markdown, "as Markdown (inputs/README.md)");
     command->add_flag("--json", options->json, "as JSON, one object per key")->excludes(markdown);
     command->footer("Example: ogrom keys optimizer");

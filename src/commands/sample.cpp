@@ -1,9 +1,8 @@
 // ogrom sample: text from a checkpoint. Comes in: a checkpoint and a prompt. Goes out: text or JSON on the standard
 // output, notes on stderr. One process, no MPI.
-#include <fmt/format.h>
-
 #include <cstdio>
 #include <filesystem>
+#include <fmt/format.h>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -154,8 +153,8 @@ int run_sample(const SampleOptions& options) {
     const Dtype type = read_weight_type(options.checkpoint);
     require(type == Dtype::fp32 || type == Dtype::fp64, ExitCode::usage,
             fmt::format("{}: weights in {}; sampling is built for fp32 and fp64", options.checkpoint, name_of(type)));
-    const Sampled sampled = type == Dtype::fp64 ? generate<double>(options, tokenizer, model)
-                                                : generate<float>(options, tokenizer, model);
+    const Sampled sampled =
+        type == Dtype::fp64 ? generate<double>(options, tokenizer, model) : generate<float>(options, tokenizer, model);
     if (options.json) {
         print_json(options, header, sampled);
     } else {

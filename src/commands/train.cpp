@@ -28,6 +28,20 @@ i64 vocab_of(const std::string& prefix) {
     return set.record() ? set.record()->vocab : 0;
 }
 
+// The watchdog starts before the ranks are known, so its time is read first; faults of the file are reported once the
+// session can speak for all ranks.
+double timeout_of(const TrainArguments& arguments) {
+    ParseInput input;
+    input.path = arguments.run_file;
+    input.overrides = arguments.overrides;
+    input.ranks = 0;
+    try {
+        return parse_run(input).comm.timeout_s;
+    } catch (const Error&) {
+        return CommConfig{}.timeout_s;
+    }
+}
+
 RunConfig resolve(const TrainArguments& arguments, i64 ranks) {
     ParseInput input;
     input.path = arguments.run_file;
@@ -84,6 +98,7 @@ void add_train(CLI::App& app, Invocation& chosen) {
     command->callback([arguments, resume, &chosen] {
         const ResumeChoice choice = resume->count() > 0 ? parse_resume(arguments->resume) : ResumeChoice{};
         chosen.needs_session = true;
+        chosen.timeout_s = timeout_of(*arguments);
         chosen.run = [arguments, choice](Session* session) { return train_command(*arguments, choice, *session); };
     });
 }

@@ -1,9 +1,8 @@
 #include "src/config/assign.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 #include <optional>
 
 #include "kernels/common/fault.h"
@@ -27,13 +26,14 @@ std::string unit_text(const Key& key) {
 }
 
 std::string found_text(const Entry& entry) {
-    return std::visit(Overload{[](bool value) { return fmt::format("{} is true or false", value); },
-                               [&](i64) { return fmt::format("{} is an integer", entry.raw); },
-                               [&](double) { return fmt::format("{} is a number with a fraction or exponent", entry.raw); },
-                               [](const std::string& value) { return fmt::format("\"{}\" is a text", value); },
-                               [](const std::vector<std::string>&) { return std::string("a list of texts"); },
-                               [](const OtherValue& value) { return value.kind; }},
-                      entry.value);
+    return std::visit(
+        Overload{[](bool value) { return fmt::format("{} is true or false", value); },
+                 [&](i64) { return fmt::format("{} is an integer", entry.raw); },
+                 [&](double) { return fmt::format("{} is a number with a fraction or exponent", entry.raw); },
+                 [](const std::string& value) { return fmt::format("{} is a text", quote(value)); },
+                 [](const std::vector<std::string>&) { return std::string("a list of texts"); },
+                 [](const OtherValue& value) { return value.kind; }},
+        entry.value);
 }
 
 std::string bounds_hint(const Key& key) {
@@ -70,10 +70,12 @@ std::string real_hint(const Key& key, const Entry& entry) {
 
 Problem out_of_range(const Key& key, double value, const std::string& shown) {
     if (!std::isfinite(value)) {
-        return fmt::format("{} is not a finite number; would be right: a number{}{}", shown, bounds_hint(key), unit_text(key));
+        return fmt::format("{} is not a finite number; would be right: a number{}{}", shown, bounds_hint(key),
+                           unit_text(key));
     }
     if (value == 0 && std::signbit(value)) {
-        return fmt::format("{} has a sign that means nothing; would be right:{}{}", shown, bounds_hint(key), unit_text(key));
+        return fmt::format("{} has a sign that means nothing; would be right:{}{}", shown, bounds_hint(key),
+                           unit_text(key));
     }
     if (!key.limits) {
         return std::nullopt;
@@ -145,7 +147,7 @@ Problem assign_list(const Entry& entry, std::vector<std::string>& target) {
 Problem not_a_choice(const Key& key, const std::string& name) {
     const std::vector<std::string> choices(key.choices.begin(), key.choices.end());
     const std::optional<std::string> near = nearest(name, choices);
-    return fmt::format("unknown value \"{}\"; would be right: {}{}", name, constraint_text(key),
+    return fmt::format("unknown value {}; would be right: {}{}", quote(name), constraint_text(key),
                        near ? fmt::format(" (nearest: \"{}\")", *near) : std::string());
 }
 
@@ -192,15 +194,14 @@ Problem assign_choice(const Key& key, const Entry& entry, Enumeration& target) {
 }
 
 Problem assign(const Key& key, const Entry& entry, RunConfig& run) {
-    return std::visit(
-        Overload{[&](bool* target) { return assign_boolean(entry, *target); },
-                 [&](i64* target) { return assign_integer(key, entry, *target); },
-                 [&](u64* target) { return assign_integer(key, entry, *target); },
-                 [&](double* target) { return assign_real(key, entry, *target); },
-                 [&](std::string* target) { return assign_text(key, entry, *target); },
-                 [&](std::vector<std::string>* target) { return assign_list(entry, *target); },
-                 [&](auto* target) { return assign_choice(key, entry, *target); }},
-        key.field(run));
+    return std::visit(Overload{[&](bool* target) { return assign_boolean(entry, *target); },
+                               [&](i64* target) { return assign_integer(key, entry, *target); },
+                               [&](u64* target) { return assign_integer(key, entry, *target); },
+                               [&](double* target) { return assign_real(key, entry, *target); },
+                               [&](std::string* target) { return assign_text(key, entry, *target); },
+                               [&](std::vector<std::string>* target) { return assign_list(entry, *target); },
+                               [&](auto* target) { return assign_choice(key, entry, *target); }},
+                      key.field(run));
 }
 
 bool has_alias(const Key& key, const std::string& name) {
@@ -251,7 +252,8 @@ const Key* add_unknown(const Entry& entry, Faults& faults) {
         return key;
     }
     if (entry.section.empty() && std::find(sections.begin(), sections.end(), entry.key) != sections.end()) {
-        faults.add(entry.where, entry.key, fmt::format("is a section, not a key; would be right: a header [{}]", entry.key));
+        faults.add(entry.where, entry.key,
+                   fmt::format("is a section, not a key; would be right: a header [{}]", entry.key));
         return nullptr;
     }
     const Key* key = meant(entry);
@@ -270,10 +272,10 @@ const Key* add_unknown(const Entry& entry, Faults& faults) {
 
 void reset_key(const Key& key, RunConfig& run) {
     if (key.default_kind != DefaultKind::value) {
-        std::visit(Overload{[](bool* target) { *target = false; }, [](std::string* target) { target->clear(); },
-                            [](std::vector<std::string>* target) { target->clear(); },
-                            [](auto* target) { *target = {}; }},
-                   key.field(run));
+        std::visit(
+            Overload{[](bool* target) { *target = false; }, [](std::string* target) { target->clear(); },
+                     [](std::vector<std::string>* target) { target->clear(); }, [](auto* target) { *target = {}; }},
+            key.field(run));
         return;
     }
     Entry entry;
@@ -286,7 +288,8 @@ void reset_key(const Key& key, RunConfig& run) {
                         [&](auto*) { entry.value = std::string(key.standard); }},
                key.field(run));
     const Problem problem = assign(key, entry, run);
-    require(!problem, ExitCode::usage, fmt::format("the schema's own default of {}: {}", key.full_name(), problem.value_or("")));
+    require(!problem, ExitCode::usage,
+            fmt::format("the schema's own default of {}: {}", key.full_name(), problem.value_or("")));
 }
 
 RunConfig standard_run() {

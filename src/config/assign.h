@@ -1,4 +1,5 @@
-// From entries to fields: unknown names, wrong types and values out of range become faults that say what would be right.
+// From entries to fields: unknown names, wrong types and values out of range become faults that say what would be
+// right.
 #pragma once
 #include <set>
 
@@ -8,8 +9,8 @@
 namespace ogrom {
 
 struct Assigned {
-    Given given;                 // the entry that decides each key
-    std::set<std::string> bad;   // keys with a faulty value, or that an unknown name seems to mean: not checked further
+    Given given;                // the entry that decides each key
+    std::set<std::string> bad;  // keys with a faulty value, or that an unknown name seems to mean: not checked further
 };
 
 // Every key at its standard value; derived and required ones at 0 or empty.

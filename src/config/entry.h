@@ -20,10 +20,10 @@ struct Entry {
     std::string section;  // "" for a key above every section
     std::string key;      // "" for a section header without keys
     EntryValue value;
-    std::string raw;         // as written: "1_000", "\"adamw\""
+    std::string raw;           // as written: "1_000", "\"adamw\""
     bool plain_digits = true;  // false for hexadecimal, octal and binary integers
-    std::string where;       // "run.toml:12" or "--set 2"
-    i64 layer = 0;           // base files lower than the file that includes them, --set highest
+    std::string where;         // "run.toml:12" or "--set 2"
+    i64 layer = 0;             // base files lower than the file that includes them, --set highest
 
     [[nodiscard]] std::string full_name() const { return section.empty() ? key : section + "." + key; }
 };

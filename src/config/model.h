@@ -22,9 +22,9 @@ struct ModelConfig {
     i64 vocab = 0;         // V, the true vocabulary
     i64 padded_vocab = 0;  // stored rows: vocab rounded up to vocab_multiple
     i64 vocab_multiple = 64;
-    i64 sequence = 0;      // T, the longest sequence (rows of the position table)
-    bool tied = true;      // head shares the token table
-    bool bias = true;      // linear layers and norms carry biases
+    i64 sequence = 0;  // T, the longest sequence (rows of the position table)
+    bool tied = true;  // head shares the token table
+    bool bias = true;  // linear layers and norms carry biases
     NormKind norm = NormKind::layer;
     PositionKind position = PositionKind::learned;
     MlpKind mlp = MlpKind::gelu;

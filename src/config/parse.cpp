@@ -1,6 +1,5 @@
-#include <fmt/format.h>
-
 #include <filesystem>
+#include <fmt/format.h>
 
 #include "src/base/error.h"
 #include "src/base/text.h"

@@ -1,6 +1,5 @@
 // The reference of all keys, made from the schema: for the terminal, for inputs/README.md and for scripts.
 #include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 
 #include "src/config/schema.h"
@@ -15,8 +14,9 @@ std::string_view question(std::string_view section) {
         {"model", "What model: the fields that decide every tensor's shape."},
         {"parallel", "How the ranks are spread; their product must equal the ranks that were started."},
         {"data", "What it learns from."},
-        {"train", "How long, and in which batches. `global_batch = micro_batch x accumulation x data` always holds; what is "
-                  "left out is derived, and a disagreement is an error."},
+        {"train",
+         "How long, and in which batches. `global_batch = micro_batch x accumulation x data` always holds; what is "
+         "left out is derived, and a disagreement is an error."},
         {"optimizer", "The update rule and the learning rate. A step is always an optimizer step."},
         {"precision", "How weights are stored."},
         {"numerics", "How sums are formed, and what happens to NaN."},
@@ -69,7 +69,8 @@ constexpr std::string_view introduction = R"(# Run files
 
 Written by `ogrom keys --markdown`; do not edit.
 
-A run file answers three questions, each in a file of its own: what model (`models/`), on what machine (`machines/`), how
+A run file answers three questions, each in a file of its own: what model (`models/`), on what machine
+(`machines/`), how
 trained (`runs/`). It names its base files and says only what differs:
 
 ```toml
@@ -86,17 +87,25 @@ global_batch = 32
 lr = 1e-3
 ```
 
-- `include` paths are relative to the file that names them; what comes later wins, and the file wins over what it includes.
-- `--set section.key=value` on the command line wins over every file: `ogrom train RUN.toml --set optimizer.lr=3e-4`.
+- `include` paths are relative to the file that names them; what comes later wins, and the file wins over what it
+  includes.
+- `--set section.key=value` on the command line wins over every file: `ogrom train RUN.toml --set
+  optimizer.lr=3e-4`.
 - Paths in `[data]` and `[run]` are relative to the folder in which `ogrom` is started.
-- Every key has one unit, which stands in the table (and in the key's name where it could be mistaken). Integers are written
+- Every key has one unit, which stands in the table (and in the key's name where it could be mistaken). Integers are
+  written
   out, with underscores if you like: `1_000_000`, never `1e6`, `1M` or `"1000000"`.
-- An unknown key, a wrong type, a key given twice, a value out of range and a key without effect in its combination are
-  errors that name file, line and what would be right. A key of a base file that a later choice makes idle is only noted.
+- An unknown key, a wrong type, a key given twice, a value out of range and a key without effect in its combination
+  are
+  errors that name file, line and what would be right. A key of a base file that a later choice makes idle is only
+  noted.
 - Values marked *built* work now; the other named values are refused until their code exists.
-- The resolved file (`run.toml` in the run's folder) holds every key with its final value and origin. It parses back to the
-  same run. It names `parallel.data`, so it belongs to that number of ranks; start other layouts from the original file.
-- *On resume*: keys marked `free` may differ from the checkpoint; others must be named in `checkpoint.allow_changed`; those
+- The resolved file (`run.toml` in the run's folder) holds every key with its final value and origin. It parses back
+  to the
+  same run. It names `parallel.data`, so it belongs to that number of ranks; start other layouts from the original
+  file.
+- *On resume*: keys marked `free` may differ from the checkpoint; others must be named in
+  `checkpoint.allow_changed`; those
   marked `never` decide the saved state itself.
 )";
 
@@ -123,8 +132,8 @@ std::string schema_text(std::string_view filter) {
 std::string schema_markdown() {
     std::string text(introduction);
     for (const std::string& section : section_names()) {
-        text += fmt::format("\n## [{}]\n\n{}\n\n| key | type, unit | default | allowed | on resume | meaning |\n", section,
-                            question(section));
+        text += fmt::format("\n## [{}]\n\n{}\n\n| key | type, unit | default | allowed | on resume | meaning |\n",
+                            section, question(section));
         text += "|---|---|---|---|---|---|\n";
         for (const Key& key : schema()) {
             if (key.section == section) {

@@ -1,10 +1,9 @@
 #include "src/config/resolve.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <fmt/format.h>
 
 #include "kernels/common/fault.h"
 
@@ -37,7 +36,9 @@ bool overruled(const Resolution& r, const Key& key, const Entry& entry) {
     return decider != r.assigned.given.end() && decider->second.layer > entry.layer;
 }
 
-bool has_effect(const Key& key, const RunConfig& run) { return key.effect.holds == nullptr || key.effect.holds(run); }
+bool has_effect(const Key& key, const RunConfig& run) {
+    return key.effect.holds == nullptr || key.effect.holds(run);
+}
 
 std::string origin(const Resolution& r, const std::string& name) {
     const auto derived = r.derived.find(name);
@@ -129,8 +130,8 @@ void resolve_run_section(Resolution& r) {
 }
 
 std::string resolved_text(const Resolution& r) {
-    std::string text = fmt::format("# Resolved run file of {}: every key, its final value and where it came from.\n",
-                                   r.input.path);
+    std::string text =
+        fmt::format("# Resolved run file of {}: every key, its final value and where it came from.\n", r.input.path);
     std::string_view section;
     for (const Key& key : schema()) {
         if (key.section != section) {

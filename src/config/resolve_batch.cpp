@@ -1,7 +1,7 @@
-// global = micro x accumulation x data (B50): what is left out is derived, what disagrees is an error with the equation.
-#include <fmt/format.h>
-
+// global = micro x accumulation x data (B50): what is left out is derived, what disagrees is an error with the
+// equation.
 #include <algorithm>
+#include <fmt/format.h>
 #include <vector>
 
 #include "kernels/common/fault.h"
@@ -70,11 +70,12 @@ private:
         const i64 share = t_.global_batch / data_;
         if (share % known != 0) {
             const std::string short_name = known_key.substr(known_key.find('.') + 1);
-            r_.fault(known_key, fmt::format("global_batch {} = {} {} x data {} x {:.4g} does not come out even; would be "
-                                            "right: {} {}{}",
-                                            t_.global_batch, short_name, known, data_,
-                                            static_cast<double>(share) / static_cast<double>(known), short_name,
-                                            near_divisors(share, known), other_global(known)));
+            r_.fault(known_key,
+                     fmt::format("global_batch {} = {} {} x data {} x {:.4g} does not come out even; would be "
+                                 "right: {} {}{}",
+                                 t_.global_batch, short_name, known, data_,
+                                 static_cast<double>(share) / static_cast<double>(known), short_name,
+                                 near_divisors(share, known), other_global(known)));
             return;
         }
         result = share / known;
@@ -137,11 +138,12 @@ private:
         if (share % t_.accumulation == 0) {
             others += fmt::format(", or micro_batch = {}", share / t_.accumulation);
         }
-        r_.fault("train.global_batch",
-                 fmt::format("global_batch = micro_batch x accumulation x data does not hold: {} is not {} x {} x {}{}; "
-                             "would be right: {}",
-                             t_.global_batch, t_.micro_batch, t_.accumulation, data_,
-                             right ? fmt::format(" = {}", *right) : std::string(), others));
+        r_.fault(
+            "train.global_batch",
+            fmt::format("global_batch = micro_batch x accumulation x data does not hold: {} is not {} x {} x {}{}; "
+                        "would be right: {}",
+                        t_.global_batch, t_.micro_batch, t_.accumulation, data_,
+                        right ? fmt::format(" = {}", *right) : std::string(), others));
     }
 
     [[nodiscard]] std::optional<i64> product() const {

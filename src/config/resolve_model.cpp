@@ -1,7 +1,6 @@
 // Model and mesh: extents that are left out, divisibility with the nearest valid values (B49), and ranks (B50).
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 
 #include "kernels/common/fault.h"
 
@@ -62,24 +61,26 @@ void derive_heads(Resolution& r) {
     const bool divides = m.hidden % m.heads == 0;
     if (!r.given("model.head_dim")) {
         if (!divides) {
-            r.fault("model.heads", fmt::format("{} does not divide model.hidden {}; would be right: heads {}, or hidden {}",
-                                               m.heads, m.hidden, nearest_divisors(m.hidden, m.heads),
-                                               nearest_multiples(m.hidden, m.heads)));
+            r.fault("model.heads",
+                    fmt::format("{} does not divide model.hidden {}; would be right: heads {}, or hidden {}", m.heads,
+                                m.hidden, nearest_divisors(m.hidden, m.heads), nearest_multiples(m.hidden, m.heads)));
             return;
         }
         m.head_dim = m.hidden / m.heads;
         r.derived["model.head_dim"] = "= hidden / heads";
         if (m.head_dim > 256) {
-            r.fault("model.heads", fmt::format("hidden {} / heads {} = {} channels a head; would be right: at most 256, "
-                                               "so at least {} heads",
-                                               m.hidden, m.heads, m.head_dim, ceil_div(m.hidden, 256)));
+            r.fault("model.heads",
+                    fmt::format("hidden {} / heads {} = {} channels a head; would be right: at most 256, "
+                                "so at least {} heads",
+                                m.hidden, m.heads, m.head_dim, ceil_div(m.hidden, 256)));
         }
     } else if (m.head_dim * m.heads != m.hidden) {
-        r.fault("model.head_dim",
-                fmt::format("{} x model.heads {} = {} differs from model.hidden {}: not built yet; would be right: {}",
-                            m.head_dim, m.heads, m.head_dim * m.heads, m.hidden,
-                            divides ? fmt::format("{}", m.hidden / m.heads)
-                                    : fmt::format("heads that divide hidden, as {}", nearest_divisors(m.hidden, m.heads))));
+        r.fault(
+            "model.head_dim",
+            fmt::format("{} x model.heads {} = {} differs from model.hidden {}: not built yet; would be right: {}",
+                        m.head_dim, m.heads, m.head_dim * m.heads, m.hidden,
+                        divides ? fmt::format("{}", m.hidden / m.heads)
+                                : fmt::format("heads that divide hidden, as {}", nearest_divisors(m.hidden, m.heads))));
     }
 }
 
@@ -93,12 +94,13 @@ void derive_vocab(Resolution& r) {
         m.vocab = tokenizer;
         r.derived["model.vocab"] = tokenizer > 0 ? "size of the tokenizer" : "size of the tokenizer, not yet opened";
     } else if (tokenizer > m.vocab) {
-        r.fault("model.vocab", fmt::format("{} is less than the tokenizer's {} entries ({}); would be right: {}, or 0 = "
-                                           "take it from the tokenizer",
-                                           m.vocab, tokenizer, r.run.data.tokenizer, tokenizer));
+        r.fault("model.vocab",
+                fmt::format("{} is less than the tokenizer's {} entries ({}); would be right: {}, or 0 = "
+                            "take it from the tokenizer",
+                            m.vocab, tokenizer, r.run.data.tokenizer, tokenizer));
     } else if (tokenizer > 0 && tokenizer < m.vocab) {
-        r.note(fmt::format("model.vocab {} is more than the tokenizer's {} entries: ids from {} on never occur", m.vocab,
-                           tokenizer, tokenizer));
+        r.note(fmt::format("model.vocab {} is more than the tokenizer's {} entries: ids from {} on never occur",
+                           m.vocab, tokenizer, tokenizer));
     }
     m.padded_vocab = round_up(m.vocab, m.vocab_multiple);
     if (m.padded_vocab != m.vocab) {
@@ -109,8 +111,8 @@ void derive_vocab(Resolution& r) {
 
 void check_divides(Resolution& r, const char* whole_key, i64 whole, const char* parts_key, i64 parts, const char* why) {
     if (r.sound({whole_key, parts_key}) && parts > 0 && whole % parts != 0) {
-        r.fault(parts_key, fmt::format("{} does not divide {} {} ({}); would be right: {} {}, or {} {}", parts, whole_key,
-                                       whole, why, parts_key, nearest_divisors(whole, parts), whole_key,
+        r.fault(parts_key, fmt::format("{} does not divide {} {} ({}); would be right: {} {}, or {} {}", parts,
+                                       whole_key, whole, why, parts_key, nearest_divisors(whole, parts), whole_key,
                                        nearest_multiples(whole, parts)));
     }
 }
@@ -145,8 +147,8 @@ void resolve_mesh(Resolution& r) {
     }
     const i64 ranks = fault_active("config_idle_ranks") ? 0 : r.input.ranks;
     const i64 others = product_of({p.pipeline, p.context, p.expert, p.tensor});
-    const std::string product = fmt::format("pipeline {} x context {} x expert {} x tensor {}", p.pipeline, p.context,
-                                            p.expert, p.tensor);
+    const std::string product =
+        fmt::format("pipeline {} x context {} x expert {} x tensor {}", p.pipeline, p.context, p.expert, p.tensor);
     if (!r.given("parallel.data")) {
         if (ranks > 0 && ranks % others != 0) {
             r.fault("parallel", fmt::format("{} = {} does not divide the {} ranks that were started, {} would stand "
@@ -158,11 +160,12 @@ void resolve_mesh(Resolution& r) {
         p.data = std::max<i64>(ranks / others, 1);
         r.derived["parallel.data"] = fmt::format("{} ranks / ({})", ranks, product);
     } else if (const i64 wanted = product_of({others, p.data}); ranks > 0 && wanted != ranks) {
-        r.fault("parallel.data",
-                fmt::format("{} x data {} = {}, but {} ranks were started{}; would be right: {}start {} ranks", product,
-                            p.data, wanted, ranks,
-                            wanted < ranks ? fmt::format(", {} would stand idle", ranks - wanted) : std::string(),
-                            ranks % others == 0 ? fmt::format("data = {}, or ", ranks / others) : std::string(), wanted));
+        r.fault(
+            "parallel.data",
+            fmt::format("{} x data {} = {}, but {} ranks were started{}; would be right: {}start {} ranks", product,
+                        p.data, wanted, ranks,
+                        wanted < ranks ? fmt::format(", {} would stand idle", ranks - wanted) : std::string(),
+                        ranks % others == 0 ? fmt::format("data = {}, or ", ranks / others) : std::string(), wanted));
         r.assigned.bad.insert("parallel.data");
     }
 }

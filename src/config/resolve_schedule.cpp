@@ -1,7 +1,6 @@
 // The schedule in step numbers (B53): warm-up end, decay end, evaluations and saves, checked and printed at start.
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 
 #include "kernels/common/fault.h"
 
@@ -21,7 +20,8 @@ void derive_decay(Resolution& r) {
         o.min_lr = o.lr / 10;
         r.derived["optimizer.min_lr"] = "= lr / 10";
     } else if (r.sound({"optimizer.lr", "optimizer.min_lr"}) && o.min_lr > o.lr) {
-        r.fault("optimizer.min_lr", fmt::format("{} is above optimizer.lr {}; would be right: at most lr", o.min_lr, o.lr));
+        r.fault("optimizer.min_lr",
+                fmt::format("{} is above optimizer.lr {}; would be right: at most lr", o.min_lr, o.lr));
     }
     if (!r.given("optimizer.decay_steps")) {
         const bool wsd = o.schedule == ScheduleKind::wsd;
@@ -39,10 +39,11 @@ void check_schedule(Resolution& r) {
                             "would be right: at most {}",
                             o.warmup_steps, steps, steps));
     } else if (o.schedule == ScheduleKind::wsd && o.warmup_steps + o.decay_steps > steps) {
-        r.fault("optimizer.decay_steps",
-                fmt::format("warmup_steps {} + decay_steps {} = {} is more than train.steps {}; would be right: "
-                            "decay_steps at most {}",
-                            o.warmup_steps, o.decay_steps, o.warmup_steps + o.decay_steps, steps, steps - o.warmup_steps));
+        r.fault(
+            "optimizer.decay_steps",
+            fmt::format("warmup_steps {} + decay_steps {} = {} is more than train.steps {}; would be right: "
+                        "decay_steps at most {}",
+                        o.warmup_steps, o.decay_steps, o.warmup_steps + o.decay_steps, steps, steps - o.warmup_steps));
     } else if ((o.schedule == ScheduleKind::cosine || o.schedule == ScheduleKind::linear) &&
                r.given("optimizer.decay_steps") && o.decay_steps <= o.warmup_steps) {
         r.fault("optimizer.decay_steps",
@@ -83,8 +84,8 @@ void note_schedule(Resolution& r) {
             rate += "; then constant";
             break;
         case ScheduleKind::wsd:
-            rate += fmt::format("; constant until step {}, linear decay to {} at step {}", steps - o.decay_steps, o.min_lr,
-                                steps);
+            rate += fmt::format("; constant until step {}, linear decay to {} at step {}", steps - o.decay_steps,
+                                o.min_lr, steps);
             break;
         case ScheduleKind::cosine:
         case ScheduleKind::linear:
@@ -105,7 +106,8 @@ void note_schedule(Resolution& r) {
 }  // namespace
 
 void resolve_schedule(Resolution& r) {
-    if (!r.sound({"train.steps", "optimizer.lr", "optimizer.schedule", "optimizer.warmup_steps", "optimizer.decay_steps"})) {
+    if (!r.sound(
+            {"train.steps", "optimizer.lr", "optimizer.schedule", "optimizer.warmup_steps", "optimizer.decay_steps"})) {
         return;
     }
     derive_decay(r);

@@ -1,8 +1,7 @@
 #include "src/config/resume.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 
 #include "kernels/common/fault.h"
 
@@ -21,7 +20,8 @@ RunConfig parse_saved(const std::string& saved_toml, const RunConfig& current) {
     try {
         RunConfig saved = parse_run(input);
         if (saved.model.vocab == 0) {
-            saved.model.vocab = current.model.vocab;  // both took it from the tokenizer, whose identity is checked apart
+            saved.model.vocab =
+                current.model.vocab;  // both took it from the tokenizer, whose identity is checked apart
         }
         return saved;
     } catch (const Error& error) {

@@ -1,9 +1,8 @@
 #include "src/config/schema.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
+#include <fmt/format.h>
 #include <map>
 
 #include "src/base/text.h"
@@ -17,26 +16,11 @@ struct Overload : Functions... {
     using Functions::operator()...;
 };
 
-std::string quoted(std::string_view text) {
-    std::string result = "\"";
-    for (const char c : text) {
-        const auto code = static_cast<unsigned char>(c);
-        if (c == '"' || c == '\\') {
-            result += fmt::format("\\{}", c);
-        } else if (code < 0x20 || code == 0x7f) {
-            result += fmt::format("\\u{:04X}", code);
-        } else {
-            result += c;
-        }
-    }
-    return result + "\"";
-}
-
 std::string list_text(const std::vector<std::string>& texts) {
     std::vector<std::string> parts;
     parts.reserve(texts.size());
     for (const std::string& text : texts) {
-        parts.push_back(quoted(text));
+        parts.push_back(quote(text));
     }
     return fmt::format("[{}]", join(parts, ", "));
 }
@@ -55,16 +39,18 @@ std::string bound_text(double value) {
 
 }  // namespace
 
-std::string Key::full_name() const { return fmt::format("{}.{}", section, name); }
+std::string Key::full_name() const {
+    return fmt::format("{}.{}", section, name);
+}
 
 KeyType Key::type() const {
     RunConfig run;
-    return std::visit(Overload{[](bool*) { return KeyType::boolean; }, [](i64*) { return KeyType::integer; },
-                               [](u64*) { return KeyType::integer; }, [](double*) { return KeyType::real; },
-                               [this](std::string*) { return choices.empty() ? KeyType::text : KeyType::choice; },
-                               [](std::vector<std::string>*) { return KeyType::list; },
-                               [](auto*) { return KeyType::choice; }},
-                      field(run));
+    return std::visit(
+        Overload{[](bool*) { return KeyType::boolean; }, [](i64*) { return KeyType::integer; },
+                 [](u64*) { return KeyType::integer; }, [](double*) { return KeyType::real; },
+                 [this](std::string*) { return choices.empty() ? KeyType::text : KeyType::choice; },
+                 [](std::vector<std::string>*) { return KeyType::list; }, [](auto*) { return KeyType::choice; }},
+        field(run));
 }
 
 std::span<const std::string> section_names() {
@@ -104,17 +90,17 @@ std::string value_text(const Key& key, const RunConfig& run) {
                  [](const i64* value) { return fmt::format("{}", *value); },
                  [](const u64* value) { return fmt::format("{}", *value); },
                  [](const double* value) { return real_text(*value); },
-                 [](const std::string* value) { return quoted(*value); },
+                 [](const std::string* value) { return quote(*value); },
                  [](const std::vector<std::string>* value) { return list_text(*value); },
-                 [](const Dtype* value) { return quoted(name_of(*value)); },
-                 [&key](const auto* value) { return quoted(key.choices[static_cast<std::size_t>(*value)]); }},
+                 [](const Dtype* value) { return quote(name_of(*value)); },
+                 [&key](const auto* value) { return quote(key.choices[static_cast<std::size_t>(*value)]); }},
         key.field(readable));
 }
 
 bool same_values(const RunConfig& a, const RunConfig& b) {
-    return a.model.padded_vocab == b.model.padded_vocab && std::all_of(schema().begin(), schema().end(), [&](const Key& key) {
-               return value_text(key, a) == value_text(key, b);
-           });
+    return a.model.padded_vocab == b.model.padded_vocab &&
+           std::all_of(schema().begin(), schema().end(),
+                       [&](const Key& key) { return value_text(key, a) == value_text(key, b); });
 }
 
 std::string type_name(const Key& key) {
@@ -160,7 +146,7 @@ std::string default_text(const Key& key) {
             break;
     }
     const bool textual = key.type() == KeyType::text || key.type() == KeyType::choice;
-    return textual ? quoted(key.standard) : std::string(key.standard);
+    return textual ? quote(key.standard) : std::string(key.standard);
 }
 
 }  // namespace ogrom

@@ -1,6 +1,6 @@
-// The schema: one table that is the only place that knows the keys of a run file: name, type, unit, default, constraint,
-// when the key has an effect, and meaning. Parsing, checking, the resolved file, `ogrom keys` and inputs/README.md are
-// all made from it.
+// The schema: one table that is the only place that knows the keys of a run file: name, type, unit, default,
+// constraint, when the key has an effect, and meaning. Parsing, checking, the resolved file, `ogrom keys` and
+// inputs/README.md are all made from it.
 #pragma once
 #include <optional>
 #include <span>
@@ -51,8 +51,8 @@ struct Key {
     DefaultKind default_kind = DefaultKind::value;
     std::string_view standard;
     std::optional<Limits> limits;
-    std::vector<std::string_view> choices;       // every known value
-    std::string_view built;                      // of those, the ones that work now (empty = all), separated by blanks
+    std::vector<std::string_view> choices;  // every known value
+    std::string_view built;                 // of those, the ones that work now (empty = all), separated by blanks
     Effect effect;
     OnResume on_resume = OnResume::free;
     std::string_view aliases;  // names that other programs use, separated by blanks: only for error messages

@@ -1,10 +1,9 @@
 #include "src/config/toml_source.h"
 
-#include <fmt/format.h>
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <filesystem>
+#include <fmt/format.h>
+#include <toml++/toml.h>
 
 #include "src/base/file.h"
 #include "src/base/text.h"
@@ -116,7 +115,9 @@ void add_syntax_fault(const std::string& path, const std::vector<std::string>& l
     const std::string line = number <= lines.size() ? lines[number - 1] : "";
     const std::string section = section_at(lines, number);
     const std::string key = key_of(line);
-    const std::string name = section.empty() || key.empty() ? key + section : section + "." + key;
+    const std::string header = section.empty() ? "TOML" : fmt::format("[{}]", section);
+    const std::string full_name = section.empty() ? key : fmt::format("{}.{}", section, key);
+    const std::string name = key.empty() ? header : full_name;
     if (std::string_view(error.description()).find("redefine") != std::string_view::npos) {
         std::size_t first = 0;
         for (std::size_t i = 1; i < number && first == 0; ++i) {
@@ -124,7 +125,7 @@ void add_syntax_fault(const std::string& path, const std::vector<std::string>& l
                                           : key_of(lines[i - 1]) == key && section_at(lines, i) == section;
             first = same ? i : 0;
         }
-        faults.add(where, key.empty() ? fmt::format("[{}]", name) : name,
+        faults.add(where, name,
                    fmt::format("given twice{}; would be right: once",
                                first > 0 ? fmt::format(" (first in line {})", first) : std::string()));
         return;
@@ -140,8 +141,9 @@ void add_syntax_fault(const std::string& path, const std::vector<std::string>& l
                                value, unit));
         return;
     }
-    faults.add(where, name.empty() ? "TOML" : name,
-               fmt::format("not valid TOML: {}; would be right: key = value, texts in \"quotes\"", error.description()));
+    faults.add(
+        where, name,
+        fmt::format("not valid TOML: {}; would be right: key = value, texts in \"quotes\"", error.description()));
 }
 
 Entry Reader::entry(const std::string& path, const std::vector<std::string>& lines, const std::string& section,
@@ -213,7 +215,9 @@ void Reader::document(const std::string& path, const std::string& text) {
         }
     }
     // toml++ keeps keys in alphabetical order; faults read better in the order of the file.
-    const auto line_of = [](const Entry& e) { return parse_integer(e.where.substr(e.where.rfind(':') + 1)).value_or(0); };
+    const auto line_of = [](const Entry& e) {
+        return parse_integer(e.where.substr(e.where.rfind(':') + 1)).value_or(0);
+    };
     std::stable_sort(entries.begin() + first, entries.end(),
                      [&](const Entry& a, const Entry& b) { return line_of(a) < line_of(b); });
 }

@@ -36,6 +36,18 @@ void match_groups(hid_t file_id, const std::string& file, const LoadTarget& targ
     }
 }
 
+std::set<std::string> names_of_group(hid_t file_id, const std::string& group, const std::string& file) {
+    std::set<std::string> present;
+    const h5::Group opened = h5::open_group(file_id, group, file);
+    for (const h5::Object& object : h5::list(opened.get(), file)) {
+        if (object.kind == h5::ObjectKind::external_link || object.kind == h5::ObjectKind::soft_link) {
+            fail(ExitCode::checkpoint, fmt::format("{}: /{}/{} is a link to elsewhere; refused", file, group, object.name));
+        }
+        present.insert(object.name);
+    }
+    return present;
+}
+
 void match_tensor(hid_t file_id, const std::string& file, const std::string& path, const LogicalTensor& tensor,
                   const LoadTarget& target, const Manifest& manifest, Match& match, std::vector<i64>& usable, i64 index) {
     const h5::Dataset dataset = h5::open_dataset(file_id, path, file);
@@ -141,17 +153,11 @@ Match match_tensors(hid_t file_id, const std::string& file, const std::vector<Lo
     match_groups(file_id, file, target, match);
     for (std::size_t g = 0; g < target.groups.size(); ++g) {
         const std::string& group = target.groups[g].name;
-        std::set<std::string> present;
-        if (h5::has_link(file_id, group)) {
-            const h5::Group opened = h5::open_group(file_id, group, file);
-            for (const h5::Object& object : h5::list(opened.get(), file)) {
-                if (object.kind == h5::ObjectKind::external_link || object.kind == h5::ObjectKind::soft_link) {
-                    fail(ExitCode::checkpoint,
-                         fmt::format("{}: /{}/{} is a link to elsewhere; refused", file, group, object.name));
-                }
-                present.insert(object.name);
-            }
+        if (!h5::has_link(file_id, group)) {
+            match.missing.push_back(fmt::format("/{} (all {} tensors)", group, tensors.size()));
+            continue;
         }
+        std::set<std::string> present = names_of_group(file_id, group, file);
         for (std::size_t i = 0; i < tensors.size(); ++i) {
             const std::string path = "/" + group + "/" + tensors[i].name;
             if (present.erase(tensors[i].name) == 0) {

@@ -1,8 +1,7 @@
 #include "src/model/activations.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 
 #include "kernels/common/error.h"
 #include "kernels/ops/attention.h"

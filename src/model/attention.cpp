@@ -95,16 +95,16 @@ void attention_forward(Stream stream, const Attention<T>& layer, T* y, const T* 
                                        .workspace = workspace});
     // y = x + dropout(o w_out^T + b_out)
     linear_forward(stream, layer.out, y, saved.attention, rows);
-    ops::residual_forward<T>(
-        stream, {.y = y,
-                 .x = x,
-                 .branch = y,
-                 .bias = layer.out.bias,
-                 .B = pass.B,
-                 .T_ = pass.T,
-                 .C = layer.out.out_local,
-                 .sample = pass.sample,
-                 .dropout = dropout_at(pass, pass.dropout_residual, layer.layer, Site::after_attention)});
+    ops::residual_forward<T>(stream,
+                             {.y = y,
+                              .x = x,
+                              .branch = y,
+                              .bias = layer.out.bias,
+                              .B = pass.B,
+                              .T_ = pass.T,
+                              .C = layer.out.out_local,
+                              .sample = pass.sample,
+                              .dropout = dropout_at(pass, pass.dropout_residual, layer.layer, Site::after_attention)});
 }
 
 template <class T>

@@ -96,8 +96,12 @@ StageLayers<T> bind_layers(const ModelConfig& model, const StageSpan& span, cons
     const std::string token = "embedding.token.weight";
     const std::string position = "embedding.position.weight";
     StageLayers<T> layers;
-    layers.embedding = {bind.weight(token),    bind.weight(position), bind.gradient(token),
-                        bind.gradient(position), model.hidden,        model.vocab,
+    layers.embedding = {bind.weight(token),
+                        bind.weight(position),
+                        bind.gradient(token),
+                        bind.gradient(position),
+                        model.hidden,
+                        model.vocab,
                         {bind.offset(token), bind.end(position)}};
     for (i64 layer = span.first_layer; layer < span.last_layer; ++layer) {
         layers.blocks.push_back(bind_block(bind, model, layer));

@@ -23,9 +23,9 @@ void block_backward(Stream stream, const Block<T>& block, T* d, const BlockSaved
     attention_backward(stream, block.attention, d, saved.input, saved.attention, workspace, pass, ready);
 }
 
-#define OGROM_INSTANTIATE(T)                                                                                        \
-    template void block_forward<T>(Stream, const Block<T>&, T*, const BlockSaved<T>&, T*, const Pass&);             \
-    template void block_backward<T>(Stream, const Block<T>&, T*, const BlockSaved<T>&, const Workspace<T>&,         \
+#define OGROM_INSTANTIATE(T)                                                                                \
+    template void block_forward<T>(Stream, const Block<T>&, T*, const BlockSaved<T>&, T*, const Pass&);     \
+    template void block_backward<T>(Stream, const Block<T>&, T*, const BlockSaved<T>&, const Workspace<T>&, \
                                     const Pass&, const Ready&)
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);

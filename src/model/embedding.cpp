@@ -19,17 +19,16 @@ template <class T>
 void embedding_forward(Stream stream, const Embedding<T>& embedding, T* y, const std::int32_t* tokens,
                        const std::int32_t* positions, const Pass& pass) {
     // y = dropout(token_table[tokens] + position_table[positions])
-    ops::embedding_forward<T>(stream,
-                              {.y = y,
-                               .token_table = embedding.token_table,
-                               .position_table = embedding.position_table,
-                               .tokens = tokens,
-                               .positions = positions,
-                               .B = pass.B,
-                               .T_ = pass.T,
-                               .C = embedding.C,
-                               .sample = pass.sample,
-                               .dropout = dropout_at(pass, pass.dropout_embedding, 0, Site::embedding)});
+    ops::embedding_forward<T>(stream, {.y = y,
+                                       .token_table = embedding.token_table,
+                                       .position_table = embedding.position_table,
+                                       .tokens = tokens,
+                                       .positions = positions,
+                                       .B = pass.B,
+                                       .T_ = pass.T,
+                                       .C = embedding.C,
+                                       .sample = pass.sample,
+                                       .dropout = dropout_at(pass, pass.dropout_embedding, 0, Site::embedding)});
 }
 
 template <class T>
@@ -43,18 +42,17 @@ void embedding_backward(Stream stream, const Embedding<T>& embedding, const T* d
         d_position_table = nullptr;
     }
     // d_token_table[tokens] += dropout'(dy) ; d_position_table[positions] += dropout'(dy)
-    ops::embedding_backward<T>(stream,
-                               {.d_token_table = embedding.d_token_table,
-                                .d_position_table = d_position_table,
-                                .d_y = d_y,
-                                .tokens = batch.tokens.data(),
-                                .positions = batch.positions.data(),
-                                .B = pass.B,
-                                .T_ = pass.T,
-                                .C = embedding.C,
-                                .vocabulary = embedding.vocab,
-                                .sample = pass.sample,
-                                .dropout = dropout_at(pass, pass.dropout_embedding, 0, Site::embedding)});
+    ops::embedding_backward<T>(stream, {.d_token_table = embedding.d_token_table,
+                                        .d_position_table = d_position_table,
+                                        .d_y = d_y,
+                                        .tokens = batch.tokens.data(),
+                                        .positions = batch.positions.data(),
+                                        .B = pass.B,
+                                        .T_ = pass.T,
+                                        .C = embedding.C,
+                                        .vocabulary = embedding.vocab,
+                                        .sample = pass.sample,
+                                        .dropout = dropout_at(pass, pass.dropout_embedding, 0, Site::embedding)});
 }
 
 template void embedding_forward<float>(Stream, const Embedding<float>&, float*, const std::int32_t*,

@@ -1,11 +1,10 @@
-// Comes in: token ids (host); weights in the flat buffer. Goes out: logits [vocab] of the token after them (own memory).
-// The cache of a layer is the packed q | k | v rows of all positions so far: the product writes a new position's row
-// behind the earlier ones, and attention reads keys and values in place. Outside training, so its memory is its own:
-// cache L sequence (H + 2 K) D, and workspaces of at most `prefill_rows` rows.
-// Next: back to commands/sample.cpp
-#include <fmt/format.h>
-
+// Comes in: token ids (host); weights in the flat buffer. Goes out: logits [vocab] of the token after them (own
+// memory). The cache of a layer is the packed q | k | v rows of all positions so far: the product writes a new
+// position's row behind the earlier ones, and attention reads keys and values in place. Outside training, so its memory
+// is its own: cache L sequence (H + 2 K) D, and workspaces of at most `prefill_rows` rows. Next: back to
+// commands/sample.cpp
 #include <algorithm>
+#include <fmt/format.h>
 #include <vector>
 
 #include "kernels/ops/attention.h"

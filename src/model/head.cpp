@@ -123,11 +123,11 @@ double head_backward(Stream stream, const Head<T>& head, T* d, const T* x, const
     return loss_sum;
 }
 
-#define OGROM_INSTANTIATE(T)                                                                                   \
-    template void head_logits<T>(Stream, const Head<T>&, T*, const T*, i64);                                   \
-    template double head_evaluate<T>(Stream, const Head<T>&, const HeadSaved<T>&, const Batch&);               \
-    template double head_backward<T>(Stream, const Head<T>&, T*, const T*, const HeadSaved<T>&, const Batch&,  \
-                                     double, const Ready&)
+#define OGROM_INSTANTIATE(T)                                                                                          \
+    template void head_logits<T>(Stream, const Head<T>&, T*, const T*, i64);                                          \
+    template double head_evaluate<T>(Stream, const Head<T>&, const HeadSaved<T>&, const Batch&);                      \
+    template double head_backward<T>(Stream, const Head<T>&, T*, const T*, const HeadSaved<T>&, const Batch&, double, \
+                                     const Ready&)
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
 #undef OGROM_INSTANTIATE

@@ -43,15 +43,9 @@ void linear_backward(Stream stream, const Linear<T>& linear, T* d_x, const T* d_
                             .transpose_a = ops::Transpose::yes,
                             .beta = 1});
     // dx = dy w
-    ops::matmul<T>(stream, {.y = d_x,
-                            .a = d_y,
-                            .b = linear.weight,
-                            .m = rows,
-                            .n = in,
-                            .k = out,
-                            .ldy = in,
-                            .lda = out,
-                            .ldb = in});
+    ops::matmul<T>(
+        stream,
+        {.y = d_x, .a = d_y, .b = linear.weight, .m = rows, .n = in, .k = out, .ldy = in, .lda = out, .ldb = in});
 }
 
 template void linear_forward<float>(Stream, const Linear<float>&, float*, const float*, i64);

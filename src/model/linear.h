@@ -1,7 +1,8 @@
 // A linear layer y[rows, out] = x[rows, in] w^T, w[out, in] (Megatron-LM, Shoeybi et al. 2019, for the split).
 //   column parallel: w's rows are split, out_local = out / tp, in_local = in. Forward needs nothing of other ranks;
 //                    dx is a partial sum over tp.
-//   row parallel:    w's columns are split, in_local = in / tp, out_local = out. y is a partial sum over tp, so the bias
+//   row parallel:    w's columns are split, in_local = in / tp, out_local = out. y is a partial sum over tp, so the
+//   bias
 //                    is added after it (by the residual joint); dx needs nothing.
 // tp = 1 here: local extents are the whole ones and no sum is pending.
 // 2 rows out in flops forward, twice that backward. The bias is not part of the product: it is fused into what follows.

@@ -77,9 +77,9 @@ void mlp_backward(Stream stream, const Mlp<T>& layer, T* d, const T* x, const Ml
     ready(layer.up_range);
 }
 
-#define OGROM_INSTANTIATE(T)                                                                                       \
-    template void mlp_forward<T>(Stream, const Mlp<T>&, T*, const T*, const MlpSaved<T>&, const Pass&);            \
-    template void mlp_backward<T>(Stream, const Mlp<T>&, T*, const T*, const MlpSaved<T>&, const Workspace<T>&,    \
+#define OGROM_INSTANTIATE(T)                                                                                    \
+    template void mlp_forward<T>(Stream, const Mlp<T>&, T*, const T*, const MlpSaved<T>&, const Pass&);         \
+    template void mlp_backward<T>(Stream, const Mlp<T>&, T*, const T*, const MlpSaved<T>&, const Workspace<T>&, \
                                   const Pass&, const Ready&)
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);

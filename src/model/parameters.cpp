@@ -1,9 +1,8 @@
 #include "src/model/parameters.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 #include <utility>
 
 #include "kernels/common/error.h"

@@ -1,9 +1,8 @@
 #include "src/model/sampling.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 #include <limits>
 #include <numeric>
 

@@ -20,7 +20,8 @@ struct SamplingOptions {
 void check(const SamplingOptions& options);
 
 // Token number `index` of a text: a function of the logits, the options and the index only (counter-based numbers,
-// kernels/common/rng.h, domain "sampling"). -infinity = never. Throws Error(numerics) on NaN or when nothing is allowed.
+// kernels/common/rng.h, domain "sampling"). -infinity = never. Throws Error(numerics) on NaN or when nothing is
+// allowed.
 std::int32_t choose_token(std::span<const double> logits, const SamplingOptions& options, i64 index);
 
 // A growing text in front of a Generator. Once it fills the model's sequence, the older half leaves the window and the

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "src/base/log.h"
+#include "src/comm/mpi_library.h"
 #include "src/data/token_set.h"
 #include "src/device/blas.h"
 #include "src/device/memory.h"
@@ -73,7 +74,7 @@ SavedTexts describe_run(Session& session, const RunConfig& run, const Mesh& mesh
     input.hosts = gather_text(session.world(), session.host(), "hosts");
     input.ranks = session.size();
     input.threads = choose_threads(run.run.threads, usable_cores(), node_cores(), session.node_size());
-    input.mpi_library = session.mpi_library();
+    input.mpi_library = mpi_library();
     input.seed = run.train.seed;
     input.extra.emplace_back("blas", blas_description());
     texts.provenance_json = provenance_json(input);

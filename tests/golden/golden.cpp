@@ -1,9 +1,8 @@
 // The whole model, its gradients and 20 AdamW steps against PyTorch (make_golden.py): same initial weights, same data,
 // accumulation of two unequal micro-batches, clipping, warm-up and cosine. Tied and untied head, fp32 and fp64.
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <fstream>
+#include <gtest/gtest.h>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -213,23 +212,24 @@ double length(std::span<const float> x) {
     return distance<float>(x, std::vector<float>(x.size(), 0.0F));
 }
 
-template <class T>
-void compare_gradients(const Golden& golden, const Run<T>& run, double tolerance, double global_norm) {
-    for (std::size_t i = 0; i < golden.names.size(); ++i) {
-        const std::span<const float> theirs = golden.tensor(Golden::Part::gradient, i);
-        // The key bias shifts all scores of a query alike: its exact gradient is 0, what is left is rounding.
-        const bool key_bias = golden.names[i].ends_with("key.bias");
-        const double bound = key_bias ? 1e-6 * global_norm : tolerance * length(theirs);
-        EXPECT_LE(distance<T>(run.of(run.gradients, i), theirs), bound) << golden.names[i];
-    }
-}
-
 struct Tolerance {
     double loss;      // relative, each step
     double norm;      // relative, each step
     double gradient;  // relative norm per tensor, step 1
+    double key_bias;  // norm against 1 x the global norm, step 1
     double weight;    // relative norm per tensor, after the last step; 0: not compared
 };
+
+template <class T>
+void compare_gradients(const Golden& golden, const Run<T>& run, const Tolerance& tolerance, double global_norm) {
+    for (std::size_t i = 0; i < golden.names.size(); ++i) {
+        const std::span<const float> theirs = golden.tensor(Golden::Part::gradient, i);
+        // The key bias shifts all scores of a query alike: its exact gradient is 0, what is left is rounding.
+        const bool key_bias = golden.names[i].ends_with("key.bias");
+        const double bound = key_bias ? tolerance.key_bias * global_norm : tolerance.gradient * length(theirs);
+        EXPECT_LE(distance<T>(run.of(run.gradients, i), theirs), bound) << golden.names[i];
+    }
+}
 
 template <class T>
 void compare(const std::string& name, const std::string& precision, const Tolerance& tolerance) {
@@ -244,7 +244,7 @@ void compare(const std::string& name, const std::string& precision, const Tolera
         EXPECT_NEAR(loss, losses[at], tolerance.loss * losses[at]) << "step " << step;
         EXPECT_NEAR(norm, norms[at], tolerance.norm * norms[at]) << "step " << step;
         if (step == 0) {
-            compare_gradients(golden, run, tolerance.gradient, norm);
+            compare_gradients(golden, run, tolerance, norm);
         }
         clipped += norm > 1.0 ? 1 : 0;
         run.update(step, norm);
@@ -256,11 +256,12 @@ void compare(const std::string& name, const std::string& precision, const Tolera
     }
 }
 
-// fp32: the work's bounds. Losses of 20 steps follow PyTorch's own fp32 run; rounding of fp32 sums is about 1e-6.
-constexpr Tolerance fp32{1e-5, 1e-4, 1e-4, 0};
-// fp64: both sides round at 1e-16; 20 AdamW steps amplify that by up to 1e5 (small v). Gradients and weights are stored
-// as fp32: half an ulp is 6e-8.
-constexpr Tolerance fp64{1e-10, 1e-9, 1e-7, 1e-7};
+// fp32 against PyTorch's own fp32 run: rounding of both, 6e-8 a sum, grows to 8e-7 (loss) and 1e-5 (norm) over 20 AdamW
+// steps; of step 1's gradients against the fp64 run it is 8e-7. Weights are not compared: AdamW turns a gradient's
+// rounding near 0 into a whole step. The key bias has the exact gradient 0: rounding alone, 3e-9 of the global norm.
+constexpr Tolerance fp32{5e-6, 1e-4, 5e-6, 3e-8, 0};
+// fp64: both sides round at 1e-16 (observed 6e-16 and 4e-15). Gradients and weights are stored as fp32: 3e-8 rms.
+constexpr Tolerance fp64{5e-15, 4e-14, 1e-7, 1e-16, 1e-7};
 
 TEST(Golden, TiedFp32FollowsPyTorch) {
     compare<float>("tied", "fp32", fp32);

@@ -109,10 +109,16 @@ TEST(Gelu, exponential_is_within_2_ulp) {
         const double want = std::exp(static_cast<double>(x));
         const double ulp = std::ldexp(1.0, std::ilogb(want) - 23);
         ASSERT_LE(std::abs(static_cast<double>(exp_fast(x)) - want), 2 * ulp) << x;
+        if (x <= 0) {
+            ASSERT_EQ(exp_fast(x), exp_nonpositive(x)) << x;
+        }
     }
     EXPECT_EQ(exp_fast(0.0F), 1.0F);
     EXPECT_EQ(exp_fast(-88.0F), 0.0F);
     EXPECT_EQ(exp_fast(-std::numeric_limits<float>::infinity()), 0.0F);
+    EXPECT_EQ(exp_nonpositive(0.0F), 1.0F);
+    EXPECT_EQ(exp_nonpositive(-std::numeric_limits<float>::infinity()), 0.0F);
+    EXPECT_TRUE(std::isnan(exp_nonpositive(std::numeric_limits<float>::quiet_NaN())));
     EXPECT_EQ(exp_fast(89.0F), std::numeric_limits<float>::infinity());
     EXPECT_TRUE(std::isnan(exp_fast(std::numeric_limits<float>::quiet_NaN())));
 }

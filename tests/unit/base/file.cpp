@@ -1,11 +1,10 @@
 #include "src/base/file.h"
 
+#include <array>
+#include <cstdlib>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <array>
-#include <cstdlib>
 
 namespace ogrom {
 namespace {
@@ -47,7 +46,8 @@ TEST_F(File, AtomicWriteThatFailsLeavesTheOldContent) {
     write_file_atomic(path("a"), "old");
     make_directories(path("folder/inner"));
     // A folder cannot be replaced by a file: the rename fails after the temporary file was written.
-    const std::string message = message_of(ExitCode::data, [&] { write_file_atomic(path("folder"), "x", ExitCode::data); });
+    const std::string message =
+        message_of(ExitCode::data, [&] { write_file_atomic(path("folder"), "x", ExitCode::data); });
     EXPECT_NE(message.find("rename to " + path("folder")), std::string::npos) << message;
     EXPECT_EQ(list_directory(folder_), (std::vector<std::string>{"a", "folder"}));
     message_of(ExitCode::checkpoint, [&] { write_file_atomic(path("none/a"), "x"); });

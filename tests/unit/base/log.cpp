@@ -1,10 +1,9 @@
 #include "src/base/log.h"
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <cstdlib>
+#include <gtest/gtest.h>
 #include <regex>
+#include <unistd.h>
 
 #include "src/base/error.h"
 #include "src/base/file.h"
@@ -19,8 +18,8 @@ std::string captured(void (*call)()) {
     return ::testing::internal::GetCapturedStderr();
 }
 
-// stderr is a file while it is captured, so lines have the long form unless the test runs on a terminal and the rank was
-// set before; every test sets the rank itself.
+// stderr is a file while it is captured, so lines have the long form unless the test runs on a terminal and the rank
+// was set before; every test sets the rank itself.
 TEST(Log, LinesCarryTimeRankHostAndLevel) {
     const std::string text = captured([] {
         set_log_rank(0, "node7");
@@ -69,7 +68,7 @@ TEST(Log, FileGetsTheSameLinesInTheLongForm) {
     const std::string text = read_file(path, 1000);
     EXPECT_TRUE(text.starts_with("kept\n")) << text;
     EXPECT_NE(text.find("Z rank 0 node warning: braces {} and percent %v {}\n"), std::string::npos) << text;
-    EXPECT_THROW(open_log_file(join_path(folder, "none/log.txt\n/x")), Error);
+    EXPECT_THROW(open_log_file(join_path(path, "inner.txt")), Error);  // a file is no folder
     remove_tree(folder);
 }
 

@@ -1,6 +1,5 @@
 // Handle, timer, version and progress.
 #include <gtest/gtest.h>
-
 #include <regex>
 #include <thread>
 
@@ -126,7 +125,12 @@ TEST(Progress, BarIsRedrawnCoveredAndClosed) {
     // The second line is padded to the length of the first.
     const std::size_t second = text.find('\r', 1), third = text.find('\r', second + 1);
     EXPECT_EQ(third - second, second) << text;
-    EXPECT_EQ(written(ProgressStyle::silent, 0, 4, [](Progress& progress) { progress.update(1); progress.finish(); }), "");
+    EXPECT_EQ(written(ProgressStyle::silent, 0, 4,
+                      [](Progress& progress) {
+                          progress.update(1);
+                          progress.finish();
+                      }),
+              "");
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "src/base/text.h"
 
 #include <gtest/gtest.h>
-
 #include <limits>
 
 namespace ogrom {
@@ -55,8 +54,8 @@ TEST(Text, GroupedDigitsReadBack) {
 
 TEST(Text, IntegersAreParsedStrictly) {
     EXPECT_EQ(parse_integer("+5"), 5);
-    for (const char* bad : {"", "_1", "1_", "1__0", "1 ", " 1", "1.0", "1e3", "0x10", "--1", "+-1", "-_1", "9223372036854775808",
-                            "1M"}) {
+    for (const char* bad :
+         {"", "_1", "1_", "1__0", "1 ", " 1", "1.0", "1e3", "0x10", "--1", "+-1", "-_1", "9223372036854775808", "1M"}) {
         EXPECT_EQ(parse_integer(bad), std::nullopt) << bad;
     }
 }
@@ -74,6 +73,7 @@ TEST(Text, SplitTrimJoin) {
     EXPECT_EQ(join(split("a,,b", ','), ","), "a,,b");
     EXPECT_EQ(trim(" \t a b \r\n"), "a b");
     EXPECT_EQ(trim(" \t"), "");
+    EXPECT_EQ(quote("a\"b\\c\nd"), "\"a\\\"b\\\\c\\u000Ad\"");
 }
 
 }  // namespace

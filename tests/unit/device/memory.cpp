@@ -130,7 +130,7 @@ TEST(Arena, WhatDoesNotFitIsRefusedBeforeItIsTaken) {
     ledger.add("small", Tier::device, 4096, "4096");
     const ResidentMemory before = resident_memory();
     const std::string message = error_of([&] { Arena arena(ledger); }, ExitCode::memory);
-    EXPECT_NE(message.find("requested 1024.0"), std::string::npos) << message;
+    EXPECT_NE(message.find("requested 1.0 PiB"), std::string::npos) << message;
     EXPECT_NE(message.find("free "), std::string::npos) << message;
     EXPECT_NE(message.find("largest line: weights"), std::string::npos) << message;
     EXPECT_LT(resident_memory().anonymous - before.anonymous, 1 << 20);

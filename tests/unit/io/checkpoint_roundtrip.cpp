@@ -7,6 +7,7 @@
 #include "src/base/file.h"
 #include "src/io/checkpoint_folder.h"
 #include "src/io/checkpoint_write.h"
+#include "src/io/hdf5.h"
 #include "src/io/io_thread.h"
 #include "tests/unit/io/support.h"
 
@@ -69,8 +70,8 @@ TEST(Checkpoint, StateWithoutMomentsAndWeightsAlone) {
     const std::string text = test::fault_text([&] {
         load_checkpoint<float>(*single, folder.path("step-00000001"), state.layout, state.view(), true, skipped);
     });
-    EXPECT_NE(text.find("missing: /moment1/embedding.token.weight"), std::string::npos) << text;
-    EXPECT_NE(text.find("missing: /moment2/final_norm.bias"), std::string::npos) << text;
+    EXPECT_NE(text.find("missing: /moment1 (all "), std::string::npos) << text;
+    EXPECT_NE(text.find("missing: /moment2 (all "), std::string::npos) << text;
 }
 
 TEST(Checkpoint, HeaderAndModelComeBack) {
@@ -118,7 +119,7 @@ TEST(Checkpoint, H5dumpReadsATensorThroughTheMaster) {
     ASSERT_EQ(std::system(command.c_str()), 0);
     std::ifstream file(text);
     i64 next = 0;  // element e of tensor 1 is 4096 + e + 0.5
-    for (std::string line; std::getline(file, line);) {
+    for (std::string line; std::getline(file, line) && line.find("ATTRIBUTE") == std::string::npos;) {
         const auto colon = line.find("): ");
         if (colon != std::string::npos) {
             EXPECT_EQ(std::stod(line.substr(colon + 3)), 4096.5 + static_cast<double>(next));

@@ -1,8 +1,7 @@
 // Initial weights and weight hash by global index: equal under every layout and thread count, padding left out.
+#include <cmath>
 #include <gtest/gtest.h>
 #include <omp.h>
-
-#include <cmath>
 
 #include "tests/unit/model/tiny.h"
 
@@ -68,7 +67,7 @@ TEST(Initialise, StandardDeviationIsTheTables) {
     mean /= static_cast<double>(all.size());
     const double n = static_cast<double>(all.size());
     const double std = norm_of(all) / std::sqrt(n);
-    EXPECT_LT(std::abs(mean), 5 * 0.3 / std::sqrt(n));            // five standard errors of the mean
+    EXPECT_LT(std::abs(mean), 5 * 0.3 / std::sqrt(n));             // five standard errors of the mean
     EXPECT_LT(std::abs(std - 0.3), 5 * 0.3 / std::sqrt(2.0 * n));  // and of the deviation
 }
 

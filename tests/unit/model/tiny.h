@@ -109,8 +109,8 @@ struct TinyModel {
         }
         return loss;
     }
-    // Fills activations, workspaces and gradients with NaN (a pass with NaN weights): what is read before it was written
-    // shows in the next step.
+    // Fills activations, workspaces and gradients with NaN (a pass with NaN weights): what is read before it was
+    // written shows in the next step.
     void poison() {
         const std::vector<T> kept(weights.begin(), weights.end());
         std::fill(weights.begin(), weights.end(), std::numeric_limits<T>::quiet_NaN());

@@ -1,0 +1,19 @@
+#include "src/comm/mpi_library.h"
+
+#include <mpi.h>
+
+#include <array>
+
+namespace ogrom {
+
+std::string mpi_library() {
+    std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+    int length = 0;
+    if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) {
+        return "unknown";
+    }
+    const std::string all(text.data(), static_cast<std::size_t>(length));
+    return all.substr(0, all.find('\n'));
+}
+
+}  // namespace ogrom

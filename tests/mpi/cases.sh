@@ -1,0 +1,244 @@
+#!/usr/bin/env bash
+# cases.sh PROBE CASE: one launch or kill case with the small job of probe.cpp. Passes when exactly one Ogrom message
+# says what happened, the exit code is the documented one, and no process of the job is left within ten seconds.
+set -u
+probe=$1 case=$2
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export PROBE_PIDS=$folder/pids OMP_NUM_THREADS=1
+mkdir "$PROBE_PIDS"
+
+fail() {
+    echo "FAIL: $*"
+    echo "--- output"
+    cat "$folder/out"
+    exit 1
+}
+launch() { # ranks, probe arguments: in the background, output to $folder/out
+    mpirun --allow-run-as-root --oversubscribe --bind-to none -n "$1" "$probe" "${@:2}" >"$folder/out" 2>&1 &
+    job=$!
+}
+pid_of() { cat "$PROBE_PIDS/$1"; }
+await_ranks() { # until every rank has written its process id and a few steps have passed
+    for _ in $(seq 200); do
+        [ "$(find "$PROBE_PIDS" -type f -size +0 | wc -l)" -eq "$1" ] && sleep 0.5 && return
+        sleep 0.1
+    done
+    fail "the ranks did not start"
+}
+await_end() { # the job ends within $1 seconds; its exit code goes to $status
+    local start
+    start=$(date +%s%N)
+    (
+        sleep "$1"
+        kill -9 "$job" 2>/dev/null
+    ) &
+    local killer=$!
+    wait "$job"
+    status=$?
+    kill "$killer" 2>/dev/null
+    wait "$killer" 2>/dev/null
+    took=$((($(date +%s%N) - start) / 1000000))
+    [ "$took" -lt $(($1 * 1000)) ] || fail "not ended after $1 s"
+}
+no_process_left() {
+    for _ in $(seq 50); do
+        local left=0
+        for file in "$PROBE_PIDS"/*; do
+            [ -e "$file" ] && [ -d "/proc/$(cat "$file")" ] && left=1
+        done
+        [ "$left" -eq 0 ] && return
+        sleep 0.1
+    done
+    fail "a process of the job is left"
+}
+one_message() { # pattern
+    local count
+    count=$(grep -c '^ogrom:' "$folder/out")
+    [ "$count" -eq 1 ] || fail "$count messages of Ogrom instead of one"
+    grep -qE "$1" "$folder/out" || fail "the message does not match: $1"
+}
+expect_status() {
+    for wanted in "$@"; do
+        [ "$status" -eq "$wanted" ] && return
+    done
+    fail "exit code $status, expected $*"
+}
+work='in phase train, step [0-9]+, last collective #[0-9]+ .probe'
+
+kill_rank() { # ranks, rank to kill
+    launch "$1" loop
+    await_ranks "$1"
+    kill -9 "$(pid_of "$2")"
+    await_end 10
+    one_message "^ogrom: rank $2 \(host .*, pid $(pid_of "$2")\) died $work"
+    expect_status 137 6 # mpirun's own code for a killed rank, or ours
+    no_process_left
+}
+
+case $case in
+    finish)
+        launch 3 finish
+        await_end 20
+        expect_status 0
+        grep -q ogrom: "$folder/out" && fail "a message without a failure"
+        ;;
+    kill_rank) kill_rank 4 2 ;;
+    kill_first_rank) kill_rank 3 0 ;;
+    kill_on_other_node)
+        export OGROM_TEST_NODE_SPLIT=2
+        kill_rank 4 3
+        ;;
+    kill_node_leader)
+        export OGROM_TEST_NODE_SPLIT=2
+        kill_rank 4 2
+        ;;
+    kill_hub)
+        export OGROM_TEST_NODE_SPLIT=2
+        kill_rank 4 0
+        ;;
+    kill_hub_alone)
+        export OGROM_TEST_NODE_SPLIT=2
+        kill_rank 2 0
+        ;;
+    kill_launcher)
+        launch 3 loop
+        await_ranks 3
+        kill -9 "$job"
+        wait "$job" 2>/dev/null
+        no_process_left
+        ;;
+    stop_rank)
+        launch 3 loop -1 2
+        await_ranks 3
+        kill -STOP "$(pid_of 1)"
+        await_end 10
+        one_message "^ogrom: rank 1 .* silent $work"
+        expect_status 6
+        no_process_left
+        ;;
+    stop_node)
+        export OGROM_TEST_NODE_SPLIT=2
+        launch 4 loop -1 2
+        await_ranks 4
+        kill -STOP "$(pid_of 2)" "$(pid_of 3)"
+        await_end 10
+        one_message "^ogrom: rank 2 .* silent $work"
+        expect_status 6
+        no_process_left
+        ;;
+    throw)
+        launch 4 throw 3
+        await_end 10
+        one_message "^ogrom: rank 3 .* failed $work.*document 17 is broken .*probe.cpp:[0-9]+"
+        expect_status 3
+        no_process_left
+        ;;
+    throw_on_other_node)
+        export OGROM_TEST_NODE_SPLIT=2
+        launch 4 throw 3
+        await_end 10
+        one_message "^ogrom: rank 3 .* failed $work.*document 17 is broken"
+        expect_status 3
+        no_process_left
+        ;;
+    throw_all)
+        launch 4 throw_all
+        await_end 10
+        one_message "^ogrom: rank .* failed in phase train, step 3.*wrong everywhere"
+        expect_status 2
+        no_process_left
+        ;;
+    unwind)
+        launch 3 unwind 1
+        await_end 10
+        one_message "^ogrom: rank 1 "
+        no_process_left
+        ;;
+    vanish)
+        launch 4 vanish 2
+        await_end 10
+        one_message "^ogrom: rank 2 .* died $work"
+        expect_status 6 1 # mpirun's own code for a rank that left MPI out is 1
+        no_process_left
+        ;;
+    leave)
+        launch 3 leave 1 2
+        await_end 10
+        one_message "^ogrom: rank [0-9] .* stalled .*rank 1 has left"
+        expect_status 6
+        no_process_left
+        ;;
+    late)
+        launch 3 late 1
+        await_end 10
+        one_message "^ogrom: left before MPI"
+        expect_status 3
+        no_process_left
+        ;;
+    busy)
+        launch 3 busy 1 1
+        await_end 20
+        expect_status 0
+        grep -q ogrom: "$folder/out" && fail "a long computation is no failure"
+        ;;
+    mismatch)
+        OGROM_CHECK_COLLECTIVES=1 launch 3 mismatch 2
+        await_end 10
+        one_message "collectives differ on dp: rank 0 of it calls #3 'probe.bucket'.*rank 2 calls #3 'probe.other'"
+        expect_status 6
+        no_process_left
+        ;;
+    sigterm)
+        launch 3 loop
+        await_ranks 3
+        kill -TERM "$(pid_of 1)"
+        await_end 10
+        expect_status 75
+        grep -q '^ogrom:' "$folder/out" && fail "a stop request is no failure"
+        no_process_left
+        ;;
+    singleton)
+        "$probe" finish >"$folder/out" 2>&1
+        status=$?
+        expect_status 0
+        ;;
+    singleton_throw)
+        "$probe" throw 0 >"$folder/out" 2>&1
+        status=$?
+        one_message 'document 17 is broken'
+        expect_status 3
+        ;;
+    slurm_without_pmi) # B40, faked: four processes of a step, each alone in its MPI world
+        for rank in 3 1 2 0; do
+            SLURM_NTASKS=4 SLURM_PROCID=$rank SLURM_STEP_ID=0 "$probe" finish >>"$folder/out" 2>&1 &
+        done
+        for job in $(jobs -p); do
+            wait "$job"
+            status=$?
+            expect_status 2
+        done
+        one_message 'SLURM announces 4 tasks, but MPI sees 1.*srun --mpi=pmix'
+        ;;
+    foreign_mpirun)
+        OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 "$probe" finish >"$folder/out" 2>&1
+        status=$?
+        expect_status 2
+        one_message 'announces 2 tasks, but MPI sees 1'
+        ;;
+    mpirun_in_batch) # a batch script's own variables do not disturb mpirun
+        export SLURM_NTASKS=4 SLURM_PROCID=0 SLURM_JOB_ID=
+        launch 2 finish
+        await_end 20
+        expect_status 0
+        ;;
+    thread_level) # B46
+        export PROBE_PROVIDED=0
+        launch 2 finish
+        await_end 10
+        expect_status 2
+        one_message 'thread level SINGLE, but FUNNELED is needed'
+        ;;
+    *) fail "no case $case" ;;
+esac
+echo "case $case passed"

@@ -1,0 +1,118 @@
+// A small job for the launch and kill cases: `probe MODE [RANK] [TIMEOUT_S]`. MODE says what RANK does wrong at step 3.
+//   loop      every rank reduces until killed or signalled (exit 75 by agreement on SIGTERM)
+//   throw     RANK throws Error(data); throw_all: every rank does; unwind: an exception passes the session's owner
+//   vanish    RANK ends without a word; leave: RANK returns from main as if done
+//   mismatch  RANK uses another label; busy: RANK computes for 3 s; finish: nothing goes wrong
+//   late      RANK leaves before MPI starts
+// PROBE_PIDS=DIR writes DIR/RANK with the process id; PROBE_PROVIDED=N makes MPI report that thread level (B46).
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+#include "src/comm/mesh.h"
+#include "src/comm/mpi_check.h"
+#include "src/comm/session.h"
+
+// In place of MPI's own: what the library reports can be lowered.
+extern "C" int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
+    const int result = PMPI_Init_thread(argc, argv, required, provided);
+    if (const char* level = std::getenv("PROBE_PROVIDED")) {
+        *provided = std::atoi(level);
+    }
+    return result;
+}
+
+namespace {
+
+using namespace ogrom;
+
+void spin(double seconds) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    while (std::chrono::steady_clock::now() < until) {
+    }
+}
+
+void write_pid(int rank) {
+    if (const char* folder = std::getenv("PROBE_PIDS")) {
+        std::ofstream(std::string(folder) + "/" + std::to_string(rank)) << getpid() << "\n";
+    }
+}
+
+// What `rank` does at step 3; true ends the loop.
+bool misbehave(Session& session, const std::string& mode, std::string& label) {
+    if (mode == "throw") {
+        fail(ExitCode::data, "document 17 is broken");
+    }
+    if (mode == "unwind") {
+        throw 42;
+    }
+    if (mode == "vanish") {
+        _exit(0);
+    }
+    if (mode == "mismatch") {
+        label = "probe.other";
+    }
+    if (mode == "busy") {
+        session.set_phase(Phase::evaluate, 3);
+        spin(3);
+    }
+    return mode == "leave";
+}
+
+int work(Session& session, const std::string& mode, int culprit) {
+    ParallelConfig parallel;
+    parallel.data = session.size();
+    const Mesh mesh = make_mesh(session, parallel);
+    std::vector<double> data(20'000, 1.0), scratch(20'000 + 8);
+    write_pid(session.rank());
+    const i64 steps = mode == "loop" ? 100'000 : 12;
+    for (i64 step = 1; step <= steps; ++step) {
+        session.set_phase(Phase::train, step);
+        std::string label = "probe.bucket";
+        if (step == 3 && mode == "throw_all") {
+            fail(ExitCode::usage, "run.toml:3: model.layers is wrong everywhere");
+        }
+        if (step == 3 && session.rank() == culprit && misbehave(session, mode, label)) {
+            return 0;
+        }
+        mesh.dp
+            ->all_reduce(data.data(), 20'000, Dtype::fp64, ReduceOp::max,
+                         step % 2 == 0 ? ReduceOrder::any : ReduceOrder::fixed, scratch.data(), label)
+            .wait();
+        if (agree_max(session.world(), session.stop_requested() ? 1 : 0, "probe.stop") != 0) {
+            return static_cast<int>(ExitCode::saved_for_requeue);
+        }
+        usleep(10'000);
+    }
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const std::string mode = argc > 1 ? argv[1] : "finish";
+    const int culprit = argc > 2 ? std::atoi(argv[2]) : -1;
+    const char* announced = std::getenv("OMPI_COMM_WORLD_RANK");
+    if (mode == "late" && announced != nullptr && std::atoi(announced) == culprit) {
+        std::fprintf(stderr, "ogrom: left before MPI\n");
+        return static_cast<int>(ExitCode::data);
+    }
+    std::unique_ptr<Session> session;
+    try {
+        session = std::make_unique<Session>(Session::Options{.timeout_s = argc > 3 ? std::atof(argv[3]) : 20});
+        return work(*session, mode, culprit);
+    } catch (const Error& error) {
+        if (session != nullptr) {
+            session->abort(error);
+        }
+        if (prints_for_launch()) {
+            std::fprintf(stderr, "ogrom: %s\n", error.what());
+        }
+        return static_cast<int>(error.code());
+    }
+}

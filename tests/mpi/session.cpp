@@ -1,0 +1,88 @@
+// Agreement, text, split and the mesh's communicator over the ranks at hand.
+#include <set>
+
+#include "src/comm/mesh.h"
+
+#include "tests/mpi/world.h"
+
+namespace ogrom {
+namespace {
+
+TEST(Agree, sums_and_maxima) {
+    Communicator& world = test::session().world();
+    const i64 p = world.size(), r = world.rank();
+    EXPECT_EQ(agree_sum(world, i64{r + 1} << 40, "t"), (p * (p + 1) / 2) << 40);
+    EXPECT_EQ(agree_max(world, -5 - r, "t"), -5);
+    EXPECT_EQ(agree_max(world, r * 7, "t"), (p - 1) * 7);
+    // 0.1 + 0.1 + ... from left to right on every rank.
+    double expected = 0;
+    for (i64 i = 0; i < p; ++i) {
+        expected += 0.1 * static_cast<double>(i + 1);
+    }
+    EXPECT_EQ(agree_sum(world, 0.1 * static_cast<double>(r + 1), "t"), expected);
+}
+
+TEST(Agree, text_of_every_length) {
+    Communicator& world = test::session().world();
+    const std::string mine(static_cast<std::size_t>(world.rank() * 37), static_cast<char>('a' + world.rank()));
+    const std::vector<std::string> all = gather_text(world, mine, "t");
+    ASSERT_EQ(all.size(), static_cast<std::size_t>(world.size()));
+    for (int r = 0; r < world.size(); ++r) {
+        EXPECT_EQ(all[static_cast<std::size_t>(r)],
+                  std::string(static_cast<std::size_t>(r * 37), static_cast<char>('a' + r)));
+    }
+    EXPECT_THROW(gather_text(world, std::string((64 << 10) + 1, 'x'), "t"), Error);
+    EXPECT_EQ(gather_text(world, std::string(64 << 10, 'x'), "t").front().size(), std::size_t{64} << 10);
+}
+
+TEST(Node, ranks_of_this_node_are_numbered) {
+    Session& session = test::session();
+    const std::vector<std::string> hosts = gather_text(session.world(), session.host(), "t");
+    EXPECT_EQ(hosts[static_cast<std::size_t>(session.rank())], session.host());
+    EXPECT_GE(session.node_rank(), 0);
+    EXPECT_LT(session.node_rank(), session.node_size());
+    EXPECT_LE(session.node_size(), session.size());
+}
+
+TEST(Split, keys_order_and_colours_separate) {
+    Session& session = test::session();
+    const int colour = session.rank() % 2;
+    auto part = session.split(colour, -session.rank(), "part");
+    EXPECT_EQ(part->name(), "part");
+    const i64 sum = agree_sum(*part, i64{session.rank()}, "t");
+    i64 expected = 0, members = 0, above = 0;
+    for (int r = colour; r < session.size(); r += 2) {
+        expected += r;
+        ++members;
+        above += r > session.rank() ? 1 : 0;
+    }
+    EXPECT_EQ(sum, expected);
+    EXPECT_EQ(part->size(), members);
+    EXPECT_EQ(part->rank(), above);  // descending by world rank
+}
+
+TEST(Mesh, data_axis_spans_the_ranks_that_differ_in_dp_alone) {
+    Session& session = test::session();
+    ParallelConfig all_data;
+    all_data.data = session.size();
+    const Mesh flat = make_mesh(session, all_data);
+    EXPECT_EQ(flat.dp->size(), session.size());
+    EXPECT_EQ(flat.dp->rank(), session.rank());
+    EXPECT_EQ(flat.dp->name(), "dp");
+    if (session.size() == 4) {
+        ParallelConfig two;
+        two.data = 2;
+        two.tensor = 2;
+        const Mesh mesh = make_mesh(session, two);
+        EXPECT_EQ(mesh.place.tp, session.rank() % 2);  // tp fastest
+        EXPECT_EQ(mesh.place.dp, session.rank() / 2);
+        EXPECT_EQ(mesh.dp->rank(), session.rank() / 2);
+        EXPECT_EQ(agree_sum(*mesh.dp, i64{session.rank()}, "t"), session.rank() % 2 == 0 ? 0 + 2 : 1 + 3);
+    }
+    ParallelConfig idle;
+    idle.data = session.size() + 1;
+    EXPECT_THROW(make_mesh(session, idle), Error);
+}
+
+}  // namespace
+}  // namespace ogrom

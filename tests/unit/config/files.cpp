@@ -1,0 +1,270 @@
+// Include files, --set, the resolved file, resume, the generated reference, and every file in inputs/.
+#include <cstdlib>
+#include <filesystem>
+#include <gtest/gtest.h>
+
+#include "src/base/file.h"
+#include "src/base/text.h"
+#include "src/base/timer.h"
+#include "src/config/resume.h"
+#include "src/config/schema.h"
+
+#include "tests/unit/config/case.h"
+
+namespace ogrom {
+namespace {
+
+std::string source_folder() {
+    return std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().parent_path().string();
+}
+
+class Files : public ::testing::Test {
+protected:
+    void SetUp() override {
+        std::string pattern = ::testing::TempDir() + "ogrom-config-XXXXXX";
+        ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+        folder_ = pattern;
+    }
+    void TearDown() override { remove_tree(folder_); }
+
+    std::string write(const std::string& name, const std::string& text) {
+        const std::string path = join_path(folder_, name);
+        make_directories(parent_path(path));
+        write_file_atomic(path, text);
+        return path;
+    }
+    static RunConfig load(const std::string& path, std::vector<std::string> overrides = {}, i64 ranks = 1) {
+        ParseInput input = input_of("", std::move(overrides), ranks);
+        input.path = path;
+        return parse_run(input);
+    }
+    static std::string faults(const std::string& path) {
+        try {
+            load(path);
+        } catch (const Error& error) {
+            EXPECT_EQ(error.code(), ExitCode::usage);
+            return error.what();
+        }
+        ADD_FAILURE() << "accepted";
+        return "";
+    }
+
+    std::string folder_;
+};
+
+TEST_F(Files, IncludeIsRelativeAndLaterWins) {
+    write("base/deep.toml", "[train]\nsteps = 1\nmicro_batch = 7\n[optimizer]\nwarmup_steps = 1\n");
+    write("base/model.toml", "include = 'deep.toml'\n" + small_run);
+    write("base/more.toml", "[optimizer]\nlr = 5e-4\n[run]\nthreads = 2\n");
+    const std::string path =
+        write("runs/run.toml", "include = [\"../base/model.toml\", \"../base/more.toml\"]\n[run]\nthreads = 3\n");
+    const RunConfig run = load(path, {"train.steps=50", "train.steps=60"});
+    EXPECT_EQ(run.model.layers, 4);            // from model.toml
+    EXPECT_EQ(run.optimizer.warmup_steps, 1);  // from deep.toml
+    EXPECT_EQ(run.train.micro_batch, 2);       // model.toml over deep.toml
+    EXPECT_EQ(run.optimizer.lr, 5e-4);         // more.toml over model.toml
+    EXPECT_EQ(run.run.threads, 3);             // run.toml over more.toml
+    EXPECT_EQ(run.train.steps, 60);            // the last --set
+    expect_has(run.resolved_toml, "threads = 3  # " + path + ":3\n");
+    expect_has(run.resolved_toml, "lr = 0.0005  # " + join_path(folder_, "base/more.toml") + ":2\n");
+    expect_has(run.resolved_toml, "steps = 60  # --set 2\n");
+}
+
+TEST_F(Files, FaultsNameTheFileTheyAreIn) {
+    const std::string base = write("base.toml", "[train]\nstepz = 3\n");
+    const std::string path = write("run.toml", "include = ['base.toml']\n" + small_run);
+    expect_fault(faults(path), base + ":2: train.stepz: unknown key", "train.steps");
+    write("base.toml", "[train]\nsteps = = 3\n");
+    expect_has(faults(path), base + ":2: train.steps: not valid TOML");
+}
+
+TEST_F(Files, BrokenIncludesAreRefused) {
+    const std::string a = write("a.toml", "\ninclude = ['b.toml']\n" + small_run);
+    const std::string b = write("b.toml", "include = './a.toml'\n");
+    expect_fault(faults(a), b + ":1: include: ", "includes itself");
+    const std::string missing = write("c.toml", "include = ['none.toml']\n");
+    expect_fault(faults(missing), missing + ":1: include: ", "none.toml: cannot open");
+    const std::string wrong = write("d.toml", "include = [3]\n");
+    expect_fault(faults(wrong), wrong + ":1: include: ", "include = [\"base.toml\"]");
+    expect_has(faults(join_path(folder_, "nothing.toml")), "nothing.toml: cannot open");
+    const std::string large = write("large.toml", std::string((std::size_t{1} << 20) + 1, '#'));
+    expect_has(faults(large), "at most 1048576");
+    // The same base twice is no cycle.
+    write("base.toml", small_run);
+    write("left.toml", "include = 'base.toml'\n");
+    EXPECT_EQ(load(write("both.toml", "include = ['base.toml', 'left.toml']\n")).model.layers, 4);
+}
+
+TEST_F(Files, KeyOfABaseFileThatALaterChoiceMakesIdleIsOnlyNoted) {
+    write("base.toml", small_run + "[numerics]\non_nonfinite = 'skip'\nmax_skipped_steps = 3\n");
+    const RunConfig run = load(write("run.toml", "include = 'base.toml'\n[numerics]\non_nonfinite = 'stop'\n"));
+    EXPECT_TRUE(noted(run, "numerics.max_skipped_steps"));
+    EXPECT_EQ(run.numerics.max_skipped_steps, 10);
+}
+
+TEST(Override, FormsAndFaults) {
+    const RunConfig run = parse(small_run, {"run.name=2024", "data.train=\"with space\"", " model.tied = false ",
+                                            "checkpoint.allow_changed=[\"optimizer.lr\"]", "data.valid=a=b"});
+    EXPECT_EQ(run.run.name, "2024");
+    EXPECT_EQ(run.data.train, "with space");
+    EXPECT_EQ(run.data.valid, "a=b");
+    EXPECT_FALSE(run.model.tied);
+    EXPECT_EQ(run.checkpoint.allow_changed, std::vector<std::string>{"optimizer.lr"});
+    expect_fault(faults_of(small_run, {"model.layers"}), "--set 1: model.layers: no value", "--set section.key=value");
+    expect_fault(faults_of(small_run, {"layers=3"}), "--set 1: layers: layers belongs to [model]", "model.layers");
+    expect_fault(faults_of(small_run, {"model.layers=3\n[train]\nsteps = 7"}), "--set 1: model.layers: ", "an integer");
+    expect_fault(faults_of(small_run, {"checkpoint.allow_changed=[\"optimizer.lrr\"]"}),
+                 "--set 1: checkpoint.allow_changed: unknown key", "optimizer.lrr");
+    expect_fault(faults_of(small_run, {"checkpoint.allow_changed=[\"model.layers\"]"}),
+                 "--set 1: checkpoint.allow_changed: ", "can never change");
+}
+
+TEST(Resolved, ParsesBackToTheSameRun) {
+    const std::vector<std::vector<std::string>> variants = {
+        {},
+        {"optimizer.kind=sgd", "optimizer.momentum=0.9", "optimizer.schedule=constant"},
+        {"optimizer.schedule=wsd", "numerics.on_nonfinite=skip", "numerics.compute=fp64"},
+        {"data.valid=''", "data.valid_fraction=0.1", "optimizer.lr=0.1", "optimizer.epsilon=1.2345678901234567e-9"},
+        {"data.train='with \"quotes\" and \\ and \t tab'", "run.output=/somewhere/else", "model.vocab=509"},
+        {"checkpoint.allow_changed=[\"optimizer.lr\", \"train.steps\"]", "train.global_batch=24"},
+        {"train.seed=9000000000000000000", "comm.bucket_mib=3", "optimizer.clip_norm=0"}};
+    for (const auto& overrides : variants) {
+        const RunConfig run = parse(small_run, overrides, 3);
+        const RunConfig again = parse(run.resolved_toml, {}, 3);
+        EXPECT_TRUE(same_values(run, again)) << run.resolved_toml << again.resolved_toml;
+        EXPECT_TRUE(same_values(run, parse(run.resolved_toml, {}, 0))) << "0 ranks: the file's own mesh";
+        expect_has(faults_of(run.resolved_toml, {}, 2), "but 2 ranks were started");
+        for (const Key& key : schema()) {
+            const std::string line = std::string(key.name);
+            EXPECT_TRUE(run.resolved_toml.find("\n" + line + " = ") != std::string::npos ||
+                        run.resolved_toml.find("\n# " + line + ": ") != std::string::npos)
+                << key.full_name();
+        }
+    }
+}
+
+TEST(Resolved, SaysWhereEveryValueCameFrom) {
+    const std::string text = parse(small_run, {"optimizer.warmup_steps=7"}).resolved_toml;
+    expect_has(text, "layers = 4  # case.toml:2\n");
+    expect_has(text, "warmup_steps = 7  # --set 1\n");
+    expect_has(text, "weight_decay = 0.1  # default\n");
+    expect_has(text, "min_lr = 0.0001  # derived: = lr / 10\n");
+    expect_has(text, "# momentum: no effect, needs optimizer.kind = \"sgd\"\n");
+}
+
+TEST(Resume, B13ScheduleKeysNeedPermission) {
+    const std::string saved = parse(small_run).resolved_toml;
+    EXPECT_TRUE(resume_conflicts(saved, parse(small_run)).empty());
+    // Layout, output, intervals and machine may differ.
+    const RunConfig moved = parse(small_run,
+                                  {"train.global_batch=2", "train.micro_batch=1", "run.output=x", "run.threads=2",
+                                   "checkpoint.interval_steps=5", "comm.bucket_mib=1"},
+                                  2);
+    EXPECT_TRUE(resume_conflicts(saved, moved).empty());
+    const std::vector<std::string> conflicts = resume_conflicts(saved, parse(small_run, {"train.steps=200"}));
+    ASSERT_EQ(conflicts.size(), 2u);  // train.steps and the decay_steps derived from it
+    EXPECT_EQ(conflicts[0],
+              "train.steps: 100 in the checkpoint, 200 in the run file; would be right: 100, or "
+              "checkpoint.allow_changed = [\"train.steps\"] to go on with 200");
+    const RunConfig allowed =
+        parse(small_run, {"train.steps=200", "checkpoint.allow_changed=['train.steps', 'optimizer.decay_steps']"});
+    EXPECT_TRUE(resume_conflicts(saved, allowed).empty());
+    const std::vector<ResumeChange> changes = resume_changes(saved, allowed);
+    ASSERT_EQ(changes.size(), 2u);
+    expect_has(changes[0].text, "200 is used");
+}
+
+TEST(Resume, ShapesNeverChangeAndTheBatchAndSeedNeedPermission) {
+    const std::string saved = parse(small_run).resolved_toml;
+    for (const char* setting : {"train.global_batch=4", "data.seed=1", "train.seed=7", "optimizer.lr=0.1",
+                                "optimizer.beta2=0.9", "optimizer.warmup_steps=3", "train.sequence=16"}) {
+        EXPECT_FALSE(resume_conflicts(saved, parse(small_run, {setting})).empty()) << setting;
+    }
+    const std::vector<std::string> shape = resume_conflicts(saved, parse(small_run, {"model.layers=5"}));
+    ASSERT_EQ(shape.size(), 1u);
+    expect_has(shape[0], "model.layers: 4 in the checkpoint, 5 in the run file; would be right: 4 (this decides");
+    try {
+        resume_conflicts("[model]\nlayerz = 3\n", parse(small_run));
+        FAIL() << "an unreadable run file was accepted";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::checkpoint);
+    }
+}
+
+TEST(Schema, EveryRowIsComplete) {
+    std::vector<std::string> names;
+    for (const Key& key : schema()) {
+        const std::string name = key.full_name();
+        EXPECT_EQ(find_key(name), &key) << name << " stands twice";
+        EXPECT_FALSE(key.meaning.empty()) << name;
+        EXPECT_EQ(key.type() == KeyType::choice, !key.choices.empty()) << name;
+        EXPECT_TRUE(key.limits.has_value() || (key.type() != KeyType::integer && key.type() != KeyType::real)) << name;
+        for (const std::string& built : split(key.built, ' ')) {
+            EXPECT_TRUE(built.empty() || key.choices.empty() ||
+                        std::find(key.choices.begin(), key.choices.end(), built) != key.choices.end())
+                << name << ": " << built;
+        }
+        EXPECT_TRUE(key.effect.decider.empty() || find_key(key.effect.decider) != nullptr) << name;
+    }
+    EXPECT_EQ(section_names().size(), 10u);
+}
+
+TEST(Schema, ReadmeIsTheGeneratedReference) {
+    const std::string path = join_path(source_folder(), "inputs/README.md");
+    EXPECT_TRUE(read_file(path, i64{1} << 20) == schema_markdown())
+        << path << " is not what `ogrom keys --markdown` prints; write it anew";
+}
+
+TEST(Schema, TextAndJsonHoldEveryKeyAndFilter) {
+    for (const Key& key : schema()) {
+        expect_has(schema_json(), "\"key\": \"" + key.full_name() + "\"");
+        expect_has(schema_text(), "  " + std::string(key.name) + " ");
+    }
+    EXPECT_EQ(schema_text("optimizer.lr").find("[train]"), std::string::npos);
+    expect_has(schema_text("optimizer.lr"), "peak learning rate");
+    EXPECT_EQ(schema_json("no such key"), "[]\n");
+}
+
+TEST(Inputs, EveryFileParses) {
+    const std::string inputs = join_path(source_folder(), "inputs");
+    int runs = 0;
+    std::vector<i64> lines;
+    for (const std::string& name : list_directory(join_path(inputs, "runs"))) {
+        ParseInput input;
+        input.path = join_path(join_path(inputs, "runs"), name);
+        input.ranks = 2;
+        EXPECT_NO_THROW(parse_run(input)) << name;
+        const std::string text = read_file(input.path, i64{1} << 20);
+        lines.push_back(std::count(text.begin(), text.end(), '\n'));
+        ++runs;
+    }
+    EXPECT_GE(runs, 3);
+    std::sort(lines.begin(), lines.end());
+    EXPECT_LT(lines[lines.size() / 2], 30);
+    const std::string rest = "\n[data]\ntrain='x'\n[train]\nsteps=1\n[optimizer]\nlr=1.0\n";
+    for (const std::string& name : list_directory(join_path(inputs, "models"))) {
+        EXPECT_NO_THROW(parse(read_file(join_path(join_path(inputs, "models"), name), 10'000) + rest)) << name;
+    }
+    const std::string model = "\n[model]\nlayers=1\nhidden=4\nheads=1\nsequence=2\n";
+    for (const std::string& name : list_directory(join_path(inputs, "machines"))) {
+        EXPECT_NO_THROW(parse(read_file(join_path(join_path(inputs, "machines"), name), 10'000) + rest + model))
+            << name;
+    }
+}
+
+TEST(Speed, ParsingIsQuick) {
+    ParseInput input;
+    input.path = join_path(source_folder(), "inputs/runs/demo.toml");
+    parse_run(input);
+    double best = 1;
+    for (int i = 0; i < 5; ++i) {
+        const Timer timer;
+        parse_run(input);
+        best = std::min(best, timer.seconds());
+    }
+    // Measured 0.5 ms; the launch budget allows 20.
+    EXPECT_LT(best, 0.020);
+}
+
+}  // namespace
+}  // namespace ogrom

@@ -1,0 +1,169 @@
+// Field case B52: unknown and misspelt keys, wrong types, values out of range, keys given twice or without effect.
+#include <gtest/gtest.h>
+
+#include "tests/unit/config/case.h"
+
+namespace ogrom {
+namespace {
+
+TEST(Keys, SmallRunIsAccepted) {
+    const RunConfig run = parse(small_run);
+    EXPECT_EQ(run.model.layers, 4);
+    EXPECT_EQ(run.model.padded_vocab, 512);
+    EXPECT_EQ(run.optimizer.lr, 1e-3);
+    EXPECT_EQ(run.data.train, "corpus");
+    EXPECT_EQ(run.run.output, "results/runs/case");
+    EXPECT_TRUE(run.model.tied);
+}
+
+struct Case {
+    const char* line;   // appended as line 17, below a header in line 16 where `section` is given
+    const char* start;  // of the message
+    const char* part;
+};
+
+class OneFault : public ::testing::TestWithParam<Case> {};
+
+TEST_P(OneFault, IsRefusedWithPlaceKeyAndWhatWouldBeRight) {
+    const std::string message = faults_of(small_run + GetParam().line + "\n");
+    expect_fault(message, GetParam().start, GetParam().part);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    B52UnknownNames, OneFault,
+    ::testing::Values(Case{"thread = 4", "case.toml:17: run.thread: unknown key", "run.threads"},
+                      Case{"lr = 0.1", "case.toml:17: run.lr: lr belongs to [optimizer]", "optimizer.lr"},
+                      Case{"grad_clip = 1.0", "case.toml:17: run.grad_clip: unknown key", "optimizer.clip_norm"},
+                      Case{"clip_grad = 1.0", "case.toml:17: run.clip_grad: unknown key", "optimizer.clip_norm"},
+                      Case{"qqqqqqqqq = 1", "case.toml:17: run.qqqqqqqqq: unknown key", "ogrom keys"},
+                      Case{"inner.key = 1", "case.toml:17: run.inner: unknown key", ""},
+                      Case{"[optimiser]\nbeta1 = 0.9", "case.toml:18: optimiser.beta1: unknown section [optimiser]",
+                           "optimizer.beta1"},
+                      Case{"[optimiser]", "case.toml:17: [optimiser]: unknown section", "[optimizer]"},
+                      Case{"[nowhere]\nx = 1", "case.toml:18: nowhere.x: unknown section", "[model]"},
+                      Case{"[[checkpoint]]\nstrict = true", "case.toml:17: checkpoint: is a section", "[checkpoint]"},
+                      Case{"[comm.inner]\nx = 1", "case.toml:17: comm.inner: unknown key", "ogrom keys"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    B52WrongTypes, OneFault,
+    ::testing::Values(
+        Case{"threads = 'true'", "case.toml:17: run.threads: \"true\" is a text", "an integer"},
+        Case{"threads = '2'", "case.toml:17: run.threads: \"2\" is a text", "without quotes: 2"},
+        Case{"threads = 3.0", "case.toml:17: run.threads: 3.0 is a number with a fraction", "write 3"},
+        Case{"threads = 1e3", "case.toml:17: run.threads: 1e3 is a number with", "write 1_000"},
+        Case{"threads = 0x10", "case.toml:17: run.threads: 0x10 is not decimal", "would be right: 16"},
+        Case{"threads = 2024-01-31", "case.toml:17: run.threads: a date", "an integer"},
+        Case{"threads = true", "case.toml:17: run.threads: true is true or false", "an integer"},
+        Case{"threads = [1]", "case.toml:17: run.threads: a list", "an integer"},
+        Case{"threads = {a = 1}", "case.toml:17: run.threads: a table", "an integer"},
+        Case{"output = 3", "case.toml:17: run.output: 3 is an integer", "in quotes"},
+        Case{"device = 'gpu'", "case.toml:17: run.device: unknown value \"gpu\"", "auto | cpu | cuda"},
+        Case{"[model2]\n", "case.toml:17: [model2]: unknown section", "[model]"},
+        Case{"[checkpoint]\nstrict = 'true'", "case.toml:18: checkpoint.strict: \"true\" is a text", "without quotes"},
+        Case{"[checkpoint]\nstrict = 1", "case.toml:18: checkpoint.strict: 1 is an integer", "true or false"},
+        Case{"[checkpoint]\nallow_changed = 'optimizer.lr'",
+             "case.toml:18: checkpoint.allow_changed: ", "a list of texts"},
+        Case{"[numerics]\ncompute = 'fp46'", "case.toml:18: numerics.compute: unknown value", "nearest: \"fp64\""},
+        Case{"[parallel]\nzero = 'Zero2'", "case.toml:18: parallel.zero: \"Zero2\" is a text", "an integer"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    B52Ranges, OneFault,
+    ::testing::Values(Case{"threads = -1", "case.toml:17: run.threads: -1 is out of range", ">= 0"},
+                      Case{"[comm]\ntimeout_s = nan", "case.toml:18: comm.timeout_s: nan is not a finite",
+                           "a number >= 1"},
+                      Case{"[comm]\nbucket_mib = inf", "case.toml:18: comm.bucket_mib: inf is not a finite", "> 0"},
+                      Case{"[comm]\nbucket_mib = 0", "case.toml:18: comm.bucket_mib: 0 is out of range", "> 0"},
+                      Case{"[comm]\nbucket_mib = -0.0", "case.toml:18: comm.bucket_mib: -0.0 has a sign", "> 0"},
+                      Case{"[comm]\nbucket_mib = '25MB'", "case.toml:18: comm.bucket_mib: \"25MB\" is a text", "(MiB)"},
+                      Case{"[numerics]\nmax_skipped_steps = 0\non_nonfinite='skip'",
+                           "case.toml:18: numerics.max_skipped_steps: 0 is out of range", ">= 1"},
+                      Case{"name = \"a/b\"", "case.toml:17: run.name: given twice (first in line 16)", "once"},
+                      Case{"output = \"a\\nb\"", "case.toml:17: run.output: has a line break", "one line"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    TomlFaults, OneFault,
+    ::testing::Values(Case{"threads = 4\nthreads = 5", "case.toml:18: run.threads: given twice (first in line 17)",
+                           "once"},
+                      Case{"[train]", "case.toml:17: [train]: given twice (first in line 10)", "once"},
+                      Case{"threads", "case.toml:17: [run]: not valid TOML", "key = value"},
+                      Case{"threads = 10m", "case.toml:17: run.threads: '10m' has a suffix", "(threads)"},
+                      Case{"output = unquoted", "case.toml:17: run.output: not valid TOML", "\"quotes\""}));
+
+struct Idle {
+    std::vector<const char*> overrides;
+    const char* key;
+    const char* needs;
+};
+
+TEST(Keys, B52KeysWithoutEffectAreRefused) {
+    const std::vector<Idle> cases = {
+        {{"optimizer.momentum=0.9"}, "--set 1: optimizer.momentum", "optimizer.kind = \"sgd\""},
+        {{"optimizer.beta1=0.8", "optimizer.kind=sgd"}, "--set 1: optimizer.beta1", ""},
+        {{"optimizer.kind=sgd", "optimizer.epsilon=1e-6"}, "--set 2: optimizer.epsilon", "\"adamw\""},
+        {{"optimizer.schedule=constant", "optimizer.decay_steps=50"}, "--set 2: optimizer.decay_steps", "\"constant\""},
+        {{"optimizer.schedule=constant", "optimizer.min_lr=0"}, "--set 2: optimizer.min_lr", "\"constant\""},
+        {{"data.valid_fraction=0.1"}, "--set 1: data.valid_fraction", "no data.valid"},
+        {{"numerics.max_skipped_steps=3"}, "--set 1: numerics.max_skipped_steps", "\"skip\""},
+        {{"data.valid=''", "train.eval_samples=8"}, "--set 2: train.eval_samples", "valid_fraction"},
+    };
+    for (const Idle& idle : cases) {
+        const std::vector<std::string> overrides(idle.overrides.begin(), idle.overrides.end());
+        if (idle.needs[0] == '\0') {
+            // The key came before the one that makes it idle: dropped with a note.
+            EXPECT_TRUE(noted(parse(small_run, overrides), "optimizer.beta1 (--set 1) is without effect")) << idle.key;
+            EXPECT_EQ(parse(small_run, overrides).optimizer.beta1, 0.9);
+            continue;
+        }
+        expect_fault(faults_of(small_run, overrides), idle.key, "has no effect");
+        expect_has(faults_of(small_run, overrides), idle.needs);
+    }
+}
+
+TEST(Keys, WithEffectTheyAreTaken) {
+    const RunConfig sgd = parse(small_run, {"optimizer.kind=sgd", "optimizer.momentum=0.9"});
+    EXPECT_EQ(sgd.optimizer.kind, OptimizerKind::sgd);
+    EXPECT_EQ(sgd.optimizer.momentum, 0.9);
+    EXPECT_EQ(
+        parse(small_run, {"numerics.on_nonfinite=skip", "numerics.max_skipped_steps=3"}).numerics.max_skipped_steps, 3);
+    const RunConfig held = parse(small_run, {"data.valid=''", "data.valid_fraction=0.25", "train.eval_samples=8"});
+    EXPECT_EQ(held.data.valid_fraction, 0.25);
+    EXPECT_EQ(held.train.eval_samples, 8);
+}
+
+TEST(Keys, AllFaultsOfAFileAreReportedTogether) {
+    const std::string message = faults_of(
+        "[model]\nlayers = 2.5\nhidden = 64\nheads = 4\nsequenze = 32\n[data]\ntrain = 'x'\n[optimizer]\nlr = -1\n",
+        {"train.stepz=3"});
+    EXPECT_TRUE(message.starts_with("4 faults in the run file\n")) << message;
+    expect_has(message, "case.toml:2: model.layers: 2.5 is a number with a fraction");
+    expect_has(message, "case.toml:5: model.sequenze: unknown key; would be right: model.sequence");
+    expect_has(message, "case.toml:9: optimizer.lr: -1 is out of range");
+    expect_has(message, "--set 1: train.stepz: unknown key; would be right: train.steps");
+    EXPECT_EQ(message.find("missing"), std::string::npos) << "a misspelt key is not reported missing as well";
+}
+
+TEST(Keys, MissingRequiredKeysAreNamed) {
+    const std::string message = faults_of("[model]\nlayers = 2\n");
+    for (const char* key :
+         {"model.hidden", "model.heads", "model.sequence", "data.train", "train.steps", "optimizer.lr"}) {
+        expect_has(message, std::string("case.toml: ") + key + ": missing");
+    }
+    EXPECT_EQ(message.find("model.layers"), std::string::npos);
+}
+
+TEST(Keys, ValuesThatAreNotBuiltAreRefusedByName) {
+    for (const char* setting :
+         {"model.norm=rms", "model.position=rope", "model.position=none", "model.mlp=swiglu", "precision.weights=bf16",
+          "precision.weights=fp8_e4m3", "comm.gradient_dtype=bf16", "numerics.compute=bf16", "run.device=cuda",
+          "parallel.tensor=2", "parallel.context=2", "parallel.expert=2", "parallel.pipeline=2", "parallel.zero=1"}) {
+        const std::string message = faults_of(small_run, {setting}, 2);
+        expect_fault(message, "--set 1: ", "not built yet; would be right: ");
+    }
+    expect_has(faults_of(small_run, {"model.kv_heads=2"}), "grouped heads are not built yet; would be right: 4");
+    expect_has(faults_of(small_run, {"model.kv_heads=3"}), "does not divide model.heads 4");
+    expect_has(faults_of(small_run, {"model.head_dim=32"}), "not built yet; would be right: 16");
+    EXPECT_EQ(parse(small_run, {"model.head_dim=16", "model.kv_heads=4"}).model.head_dim, 16);
+}
+
+}  // namespace
+}  // namespace ogrom
