@@ -1,6 +1,7 @@
 #include "kernels/ops/cross_entropy.h"
 
 #include "kernels/bench/support.h"
+
 #include "tests/reference/cross_entropy.h"
 
 namespace ogrom::bench {
@@ -17,8 +18,8 @@ void cross_entropy(benchmark::State& state) {
         targets.push_back(static_cast<std::int32_t>(r * 7919 % vocabulary));
     }
     double loss = 0;
-    const ops::CrossEntropy<float> op{logits.data(), targets.data(),    nullptr,           logit_rows, vocabulary,
-                                      padded_vocabulary, padded_vocabulary, 1.0, gradient, &loss};
+    const ops::CrossEntropy<float> op{logits.data(),     targets.data(),    nullptr, logit_rows, vocabulary,
+                                      padded_vocabulary, padded_vocabulary, 1.0,     gradient,   &loss};
     std::vector<float> row(logits.begin(), logits.begin() + padded_vocabulary);
     const auto want = reference::cross_entropy(widened(row), {targets[0]}, {}, vocabulary, padded_vocabulary, 1.0);
     ops::CrossEntropy<float> first = op;

@@ -1,6 +1,7 @@
 #include "kernels/ops/embedding.h"
 
 #include "kernels/bench/support.h"
+
 #include "tests/reference/embedding.h"
 
 namespace ogrom::bench {
@@ -27,9 +28,15 @@ struct Inputs {
 void embedding_forward(benchmark::State& state) {
     const Inputs in(state);
     std::vector<float> y(rows * hidden);
-    const ops::EmbeddingForward<float> op{y.data(),       in.tokens_table.data(), in.position_table.data(),
-                                          in.tokens.data(), in.positions.data(),  micro_batch,
-                                          sequence,       hidden,                 in.sample.data(),
+    const ops::EmbeddingForward<float> op{y.data(),
+                                          in.tokens_table.data(),
+                                          in.position_table.data(),
+                                          in.tokens.data(),
+                                          in.positions.data(),
+                                          micro_batch,
+                                          sequence,
+                                          hidden,
+                                          in.sample.data(),
                                           in.dropout};
     ops::embedding_forward({}, op);
     const auto want =
@@ -48,9 +55,9 @@ void embedding_backward(benchmark::State& state) {
     const std::vector<float> d_y = values(rows * hidden, 3);
     std::vector<float> token(padded_vocabulary * hidden);
     std::vector<float> position(sequence * hidden);
-    const ops::EmbeddingBackward<float> op{token.data(), position.data(), d_y.data(),       in.tokens.data(),
-                                           in.positions.data(), micro_batch,    sequence,   hidden,
-                                           vocabulary,   in.sample.data(), in.dropout};
+    const ops::EmbeddingBackward<float> op{token.data(),        position.data(),  d_y.data(), in.tokens.data(),
+                                           in.positions.data(), micro_batch,      sequence,   hidden,
+                                           vocabulary,          in.sample.data(), in.dropout};
     ops::embedding_backward({}, op);
     std::vector<double> want(token.size());
     reference::embedding_backward(in.reference(), in.tokens.data(), widened(d_y), want);

@@ -1,6 +1,7 @@
 #include "kernels/ops/gelu.h"
 
 #include "kernels/bench/support.h"
+
 #include "tests/reference/gelu.h"
 
 namespace ogrom::bench {

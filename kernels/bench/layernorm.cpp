@@ -1,6 +1,7 @@
 #include "kernels/ops/layernorm.h"
 
 #include "kernels/bench/support.h"
+
 #include "tests/reference/layernorm.h"
 
 namespace ogrom::bench {
@@ -42,12 +43,20 @@ void layernorm_backward(benchmark::State& state) {
     std::vector<float> d_gamma(hidden);
     std::vector<float> d_beta(hidden);
     const bool adds = state.range(0) == 1;
-    const ops::LayerNormBackward<float> op{d_x.data(),      d_gamma.data(), d_beta.data(),  d_y.data(),
-                                           in.x.data(),     in.gamma.data(), in.mean.data(), in.rstd.data(),
-                                           rows,            hidden,
+    const ops::LayerNormBackward<float> op{d_x.data(),
+                                           d_gamma.data(),
+                                           d_beta.data(),
+                                           d_y.data(),
+                                           in.x.data(),
+                                           in.gamma.data(),
+                                           in.mean.data(),
+                                           in.rstd.data(),
+                                           rows,
+                                           hidden,
                                            adds ? ops::Accumulate::add : ops::Accumulate::overwrite};
     ops::layernorm_backward({}, op);
-    const auto want = reference::layernorm_backward(widened(d_y), widened(in.x), widened(in.gamma), rows, hidden, epsilon);
+    const auto want =
+        reference::layernorm_backward(widened(d_y), widened(in.x), widened(in.gamma), rows, hidden, epsilon);
     if (!verified(state, "layernorm_backward d_x", worst_error(d_x, want.d_x), 1e-6) ||
         !verified(state, "layernorm_backward d_gamma", worst_error(d_gamma, want.d_gamma, 64), 1e-6)) {
         return;
@@ -55,8 +64,8 @@ void layernorm_backward(benchmark::State& state) {
     for (auto _ : state) {
         ops::layernorm_backward({}, op);
     }
-    report(state, cost::layernorm_backward(rows, hidden, 4,
-                                           adds ? cost::Output::accumulated : cost::Output::overwritten));
+    report(state,
+           cost::layernorm_backward(rows, hidden, 4, adds ? cost::Output::accumulated : cost::Output::overwritten));
 }
 
 BENCHMARK(layernorm_forward)->Unit(benchmark::kMillisecond)->UseRealTime();

@@ -1,6 +1,7 @@
 #include "kernels/ops/norm.h"
 
 #include "kernels/bench/support.h"
+
 #include "tests/reference/norm.h"
 
 namespace ogrom::bench {

@@ -1,6 +1,7 @@
 #include "kernels/ops/optimizer.h"
 
 #include "kernels/bench/support.h"
+
 #include "tests/reference/optimizer.h"
 
 namespace ogrom::bench {
@@ -30,9 +31,8 @@ void adamw(benchmark::State& state) {
     std::vector<double> want;
     for (i64 i = 0; i < n; ++i) {
         const auto at = static_cast<std::size_t>(i);
-        want.push_back(reference::adamw({static_cast<double>(t.w[at]), 0, 0}, static_cast<double>(t.g[at]), scalars(), 1,
-                                        0.1)
-                           .w);
+        want.push_back(
+            reference::adamw({static_cast<double>(t.w[at]), 0, 0}, static_cast<double>(t.g[at]), scalars(), 1, 0.1).w);
     }
     const ops::AdamW<float> op{t.w.data(), t.m.data(), t.v.data(), t.g.data(), n, scalars(), 1, 0.1};
     ops::adamw({}, op);

@@ -1,6 +1,7 @@
 #include "kernels/ops/residual.h"
 
 #include "kernels/bench/support.h"
+
 #include "tests/reference/residual.h"
 
 namespace ogrom::bench {
@@ -8,14 +9,16 @@ namespace {
 
 const std::vector<i64> samples{3, 0, 7, 1};
 
-ops::DropoutSpec drop(const benchmark::State& state) { return {state.range(0) == 0 ? 0.0 : 0.1, 1, 2, 3}; }
+ops::DropoutSpec drop(const benchmark::State& state) {
+    return {state.range(0) == 0 ? 0.0 : 0.1, 1, 2, 3};
+}
 
 void residual_forward(benchmark::State& state) {
     const std::vector<float> x = values(rows * hidden, 1);
     const std::vector<float> branch = values(rows * hidden, 2);
     const std::vector<float> bias = values(hidden, 3);
     std::vector<float> y(x.size());
-    const ops::ResidualForward<float> op{y.data(),    x.data(), branch.data(), bias.data(), micro_batch,
+    const ops::ResidualForward<float> op{y.data(), x.data(), branch.data(),  bias.data(), micro_batch,
                                          sequence, hidden,   samples.data(), drop(state)};
     ops::residual_forward({}, op);
     const auto want = reference::residual_forward({micro_batch, sequence, hidden, samples.data(), drop(state)},

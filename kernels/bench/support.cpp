@@ -52,7 +52,9 @@ std::vector<float> values(i64 n, u32 stream, double scale) {
     return out;
 }
 
-std::vector<double> widened(const std::vector<float>& x) { return {x.begin(), x.end()}; }
+std::vector<double> widened(const std::vector<float>& x) {
+    return {x.begin(), x.end()};
+}
 
 double worst_error(const std::vector<float>& got, const std::vector<double>& want, double floor) {
     double worst = got.size() == want.size() ? 0 : std::numeric_limits<double>::infinity();

@@ -3,7 +3,6 @@
 //   GB/s, GFLOP/s  from kernels/common/cost.h ; of_copy = fraction of the copy bandwidth (products: limit.h)
 #pragma once
 #include <benchmark/benchmark.h>
-
 #include <string>
 #include <vector>
 

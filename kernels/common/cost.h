@@ -13,15 +13,20 @@ struct Cost {
 };
 
 namespace detail {
-constexpr double product(i64 a, i64 b) { return static_cast<double>(a) * static_cast<double>(b); }
-constexpr double product(i64 a, i64 b, i64 c) { return product(a, b) * static_cast<double>(c); }
+constexpr double product(i64 a, i64 b) {
+    return static_cast<double>(a) * static_cast<double>(b);
+}
+constexpr double product(i64 a, i64 b, i64 c) {
+    return product(a, b) * static_cast<double>(c);
+}
 }  // namespace detail
 
 // y[m,n] = a[m,k] b[k,n]; `accumulates`: y is read too (beta != 0).
 enum class Output { overwritten, accumulated };
 constexpr Cost matmul(i64 m, i64 n, i64 k, i64 size, Output output = Output::overwritten) {
     const double y = detail::product(m, n) * (output == Output::accumulated ? 2 : 1);
-    return {2 * detail::product(m, n, k), static_cast<double>(size) * (detail::product(m, k) + detail::product(k, n) + y)};
+    return {2 * detail::product(m, n, k),
+            static_cast<double>(size) * (detail::product(m, k) + detail::product(k, n) + y)};
 }
 
 constexpr Cost bias_gradient(i64 rows, i64 cols, i64 size) {
@@ -89,8 +94,12 @@ constexpr Cost sum_of_squares(i64 n, i64 size) {
 }
 
 // Pairs (query, key) of one sequence of T: causal, and all.
-constexpr double causal_pairs(i64 T) { return detail::product(T, T + 1) / 2; }
-constexpr double square_pairs(i64 T) { return detail::product(T, T); }
+constexpr double causal_pairs(i64 T) {
+    return detail::product(T, T + 1) / 2;
+}
+constexpr double square_pairs(i64 T) {
+    return detail::product(T, T);
+}
 
 // `pairs` summed over the batch, per head D wide: scores and values forward (2 products of 2 D flops a pair); backward
 // 5 products, as the scores are made again. q, k, v, out (and their gradients) once each.
@@ -128,7 +137,9 @@ constexpr double layers_forward_flops(const Model& m, double pairs) {
            (2 * layer_weights(m) + 4 * per_token_pairs * detail::product(m.heads, m.head_dim));
 }
 
-constexpr double head_forward_flops(const Model& m) { return 2 * detail::product(m.hidden, m.vocab); }
+constexpr double head_forward_flops(const Model& m) {
+    return 2 * detail::product(m.hidden, m.vocab);
+}
 
 // Useful FLOPs per trained token, causal pairs T (T + 1) / 2: the one every ratio uses.
 constexpr double model_flops(const Model& m) {

@@ -49,8 +49,7 @@ private:
     SourcePlace where_;
 };
 
-[[noreturn]] inline void fail(ExitCode code, const std::string& message,
-                              SourcePlace where = SourcePlace::current()) {
+[[noreturn]] inline void fail(ExitCode code, const std::string& message, SourcePlace where = SourcePlace::current()) {
     throw Error(code, message, where);
 }
 

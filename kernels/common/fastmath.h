@@ -56,7 +56,11 @@ inline float exp_nonpositive(float x) {
     return x < lowest ? 0.0F : p * power;
 }
 
-inline double exp_nonpositive(double x) { return std::exp(x); }
-inline double exp_fast(double x) { return std::exp(x); }
+inline double exp_nonpositive(double x) {
+    return std::exp(x);
+}
+inline double exp_fast(double x) {
+    return std::exp(x);
+}
 
 }  // namespace ogrom

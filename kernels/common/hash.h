@@ -18,7 +18,9 @@ OGROM_HOST_DEVICE constexpr u64 mix64(u64 x) {
 }
 
 // Start value of a tensor, for loops over its elements.
-OGROM_HOST_DEVICE constexpr u64 hash_tensor(u64 tensor_id) { return mix64(tensor_id + 0x9E3779B97F4A7C15ULL); }
+OGROM_HOST_DEVICE constexpr u64 hash_tensor(u64 tensor_id) {
+    return mix64(tensor_id + 0x9E3779B97F4A7C15ULL);
+}
 
 // Two rounds: position first, then value, so that equal values at different places and different values at equal
 // places both spread over all 64 bits.

@@ -1,15 +1,16 @@
 // Host threads of a kernel: work is cut into pieces whose borders do not depend on the number of threads, so a result
 // that is made per piece is repeatable for any number. Bodies must not throw.
 #pragma once
-#include <omp.h>
-
 #include <algorithm>
+#include <omp.h>
 
 #include "kernels/common/extents.h"
 
 namespace ogrom {
 
-inline int host_threads() { return omp_get_max_threads(); }
+inline int host_threads() {
+    return omp_get_max_threads();
+}
 
 // body(piece) once for each piece in [0, pieces), neighbours on the same thread.
 template <class Body>

@@ -58,8 +58,12 @@ OGROM_HOST_DEVICE constexpr u32 random_word(u64 seed, u32 stream, u32 step, u64 
     return random_block(seed, stream, step, index >> 2).word[index & 3];
 }
 
-OGROM_HOST_DEVICE constexpr double uniform(u32 word) { return static_cast<double>(word) * 0x1p-32; }
-OGROM_HOST_DEVICE constexpr float uniform24(u32 word) { return static_cast<float>(word >> 8) * 0x1p-24F; }
+OGROM_HOST_DEVICE constexpr double uniform(u32 word) {
+    return static_cast<double>(word) * 0x1p-32;
+}
+OGROM_HOST_DEVICE constexpr float uniform24(u32 word) {
+    return static_cast<float>(word >> 8) * 0x1p-24F;
+}
 
 // 64 random bits, for shuffles: words 2i and 2i+1 of the stream.
 OGROM_HOST_DEVICE constexpr u64 random_u64(u64 seed, u32 stream, u32 step, u64 index) {
@@ -109,8 +113,8 @@ OGROM_HOST_DEVICE inline double portable_log(double x) {
 
 // Tail of the inverse normal distribution: quantile of probability `tail` <= 0.075, as a positive number.
 OGROM_HOST_DEVICE inline double normal_tail(double tail) {
-    constexpr double c[] = {1.42343711074968357734e0,  4.63033784615654529590e0,  5.76949722146069140550e0,
-                            3.64784832476320460504e0,  1.27045825245236838258e0,  2.41780725177450611770e-1,
+    constexpr double c[] = {1.42343711074968357734e0,  4.63033784615654529590e0, 5.76949722146069140550e0,
+                            3.64784832476320460504e0,  1.27045825245236838258e0, 2.41780725177450611770e-1,
                             2.27238449892691845833e-2, 7.74545014278341407640e-4};
     constexpr double d[] = {1.0,
                             2.05319162663775882187e0,

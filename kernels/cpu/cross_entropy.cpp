@@ -14,8 +14,8 @@ namespace {
 
 constexpr i64 rows_at_a_time = 1024;  // losses held before they are added in order
 
-// Largest of z, several vectors side by side (no compiler vectorises this loop by itself without -ffast-math). A NaN may
-// be passed over here: the sum of exponentials shows it.
+// Largest of z, several vectors side by side (no compiler vectorises this loop by itself without -ffast-math). A NaN
+// may be passed over here: the sum of exponentials shows it.
 template <class T>
 T largest(const T* z, i64 n) {
     typedef T Vector __attribute__((vector_size(32)));

@@ -1,8 +1,7 @@
 #include "kernels/cpu/dropout.h"
 
-#include <immintrin.h>
-
 #include <algorithm>
+#include <immintrin.h>
 
 namespace ogrom::cpu {
 namespace {
@@ -16,7 +15,9 @@ constexpr int groups = 2;                   // Blocks in flight, so that one hid
 constexpr i64 lane_words = 4 * 4 * groups;  // words they give
 constexpr i64 chunk_words = 512;            // words a mask is made from at a time
 
-inline __m256i broadcast(u64 value) { return _mm256_set1_epi64x(static_cast<i64>(value)); }
+inline __m256i broadcast(u64 value) {
+    return _mm256_set1_epi64x(static_cast<i64>(value));
+}
 
 inline void philox_round(Blocks& b, __m256i key0, __m256i key1) {
     const __m256i product0 = _mm256_mul_epu32(b.word[0], broadcast(philox_multiplier0));

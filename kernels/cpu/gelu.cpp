@@ -13,7 +13,8 @@ constexpr double sqrt_2_over_pi = 0.79788456080286535588;
 constexpr double cubic = 0.044715;
 constexpr i64 element_grain = 2048;  // each element costs an exponential and a division
 
-// e^-2k, k = sqrt(2/pi) (u + 0.044715 u^3). (1 + tanh k) / 2 = 1 / (1 + e^-2k) has no cancellation in the negative tail.
+// e^-2k, k = sqrt(2/pi) (u + 0.044715 u^3). (1 + tanh k) / 2 = 1 / (1 + e^-2k) has no cancellation in the negative
+// tail.
 template <class T>
 T exponential(T u) {
     return exp_fast(static_cast<T>(-2 * sqrt_2_over_pi) * u * (T{1} + static_cast<T>(cubic) * u * u));

@@ -16,7 +16,9 @@ namespace {
 constexpr i64 most_blocks = 64;
 constexpr i64 fewest_rows = 32;
 
-i64 block_rows(i64 rows) { return std::max(fewest_rows, ceil_div(rows, most_blocks)); }
+i64 block_rows(i64 rows) {
+    return std::max(fewest_rows, ceil_div(rows, most_blocks));
+}
 
 template <class T>
 void forward_row(const LayerNormForward<T>& op, i64 row) {
@@ -24,10 +26,12 @@ void forward_row(const LayerNormForward<T>& op, i64 row) {
     T* y = op.y + row_offset(row, op.C);
     const auto width = static_cast<double>(op.C);
     const double mean = cpu::lane_sum(op.C, [&](i64 c) { return static_cast<double>(x[c]); }) / width;
-    const double variance = cpu::lane_sum(op.C, [&](i64 c) {
-                                const double d = static_cast<double>(x[c]) - mean;
-                                return d * d;
-                            }) / width;
+    const double variance = cpu::lane_sum(op.C,
+                                          [&](i64 c) {
+                                              const double d = static_cast<double>(x[c]) - mean;
+                                              return d * d;
+                                          }) /
+                            width;
     const double rstd = 1.0 / std::sqrt(variance + op.epsilon);
     if (op.mean != nullptr) {
         op.mean[row] = static_cast<T>(mean);

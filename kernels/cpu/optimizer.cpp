@@ -12,24 +12,22 @@ namespace {
 //   w = keep w - rate m / (sqrt(v) root + epsilon), keep = 1 - lr decay, rate = lr / c1, root = 1 / sqrt(c2)
 template <class T>
 struct AdamWFactors {
-    T clip, beta1, one_minus_beta1, beta2, one_minus_beta2, keep, rate, root, epsilon, coupled;
+    T clip, beta1, one_minus_beta1, beta2, one_minus_beta2, keep, rate, root, epsilon;
 };
 
 template <class T>
 AdamWFactors<T> adamw_factors(const AdamW<T>& op) {
     const StepScalars& s = op.scalars;
     const double lr = s.lr * op.lr_factor;
-    const bool coupled = fault_active("adamw_decay_on_gradient");
     return {static_cast<T>(s.clip),
             static_cast<T>(s.beta1),
             static_cast<T>(1 - s.beta1),
             static_cast<T>(s.beta2),
             static_cast<T>(1 - s.beta2),
-            static_cast<T>(coupled ? 1.0 : 1 - lr * op.decay),
+            static_cast<T>(1 - lr * op.decay),
             static_cast<T>(lr / s.correction1),
             static_cast<T>(1 / std::sqrt(s.correction2)),
-            static_cast<T>(s.epsilon),
-            static_cast<T>(coupled ? op.decay : 0.0)};
+            static_cast<T>(s.epsilon)};
 }
 
 template <class T>
@@ -38,11 +36,12 @@ void adamw_range(const AdamW<T>& op, const AdamWFactors<T>& f, i64 first, i64 la
     T* __restrict m = op.m;
     T* __restrict v = op.v;
     const T* __restrict gradient = op.gradient;
+    const bool coupled = fault_active("adamw_decay_on_gradient");
     for (i64 i = first; i < last; ++i) {
         T g = f.clip * gradient[i];
-#ifdef OGROM_FAULTS
-        g += f.coupled * weight[i];
-#endif
+        if (coupled) {
+            g += static_cast<T>(op.decay) * weight[i];
+        }
         const T moment = f.beta1 * m[i] + f.one_minus_beta1 * g;
         const T square = f.beta2 * v[i] + f.one_minus_beta2 * (g * g);
         m[i] = moment;

@@ -10,7 +10,9 @@ namespace {
 
 constexpr i64 tile = 512;  // elements of a mask held at a time
 
-i64 rows_grain(i64 cols) { return std::max<i64>(1, parallel_grain / std::max<i64>(1, cols)); }
+i64 rows_grain(i64 cols) {
+    return std::max<i64>(1, parallel_grain / std::max<i64>(1, cols));
+}
 
 // y[c] = x[c] + dropout(branch[c] + bias[c]) for one row; bias may be null.
 template <class T>

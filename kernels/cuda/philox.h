@@ -9,12 +9,12 @@ namespace ogrom::cuda {
 
 // For element first + i, i < count; device pointers, each may be null.
 struct PhiloxFill {
-    u32* words;            // random_word(seed, site, step, element)
-    unsigned char* kept;   // 1 where dropout keeps the element: word >= dropout_threshold(p)
-    double* normals;       // normal_at(seed, site, element): initial weight of tensor `site`
-    u64 first;
-    i64 count;
-    ops::DropoutSpec spec;
+    u32* words = nullptr;           // random_word(seed, site, step, element)
+    unsigned char* kept = nullptr;  // 1 where dropout keeps the element: word >= dropout_threshold(p)
+    double* normals = nullptr;      // normal_at(seed, site, element): initial weight of tensor `site`
+    u64 first = 0;
+    i64 count = 0;
+    ops::DropoutSpec spec{};
 };
 
 // Enqueues on `stream`; a launch error is thrown here, an execution error appears at the next synchronisation.

@@ -1,8 +1,8 @@
 // Bias and tanh-GELU (Hendrycks & Gimpel 2016, tanh form as in GPT-2).
 //   forward   u = x + bias (kept in place of x) ; y = u/2 (1 + tanh(sqrt(2/pi) (u + 0.044715 u^3)))
 //   backward  dx = dy * dy/du(u)
-// computed as y = u / (1 + e^-2k), k = sqrt(2/pi) (u + 0.044715 u^3): e^x by our own vectorised polynomial in fp32 (within
-// 2 ulp), std::exp in fp64. NaN and +Inf pass through; -Inf gives NaN, as the formula does.
+// computed as y = u / (1 + e^-2k), k = sqrt(2/pi) (u + 0.044715 u^3): e^x by our own vectorised polynomial in fp32
+// (within 2 ulp), std::exp in fp64. NaN and +Inf pass through; -Inf gives NaN, as the formula does.
 #pragma once
 #include "kernels/common/extents.h"
 #include "kernels/common/stream.h"

@@ -16,6 +16,12 @@ const BuildInfo& build_info() {
     return info;
 }
 
+std::string version_text() {
+    const BuildInfo& info = build_info();
+    return fmt::format("ogrom {}\ncommit {}\ncompiler {}, {}, {}", info.program, info.git, info.compiler, info.type,
+                       info.flags);
+}
+
 std::vector<std::pair<std::string, std::string>> base_library_versions() {
     const auto dotted = [](int major, int minor, int patch) { return fmt::format("{}.{}.{}", major, minor, patch); };
     return {{"fmt", dotted(FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100)},

@@ -16,6 +16,9 @@ struct BuildInfo {
 };
 const BuildInfo& build_info();
 
+// "ogrom 0.1.0", commit, compiler and flags: what --version prints.
+std::string version_text();
+
 // Libraries that this folder sees (name, version): fmt, spdlog, nlohmann-json, glibc, OpenMP, OpenBLAS. Higher folders
 // add theirs (MPI, HDF5).
 std::vector<std::pair<std::string, std::string>> base_library_versions();

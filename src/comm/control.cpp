@@ -181,7 +181,7 @@ bool process_gone(int pid, u64 started) {
     return now == 0 || (started != 0 && now != started);
 }
 
-void print_failure(std::string_view line) {
+void print_message(std::string_view line) {
     sigset_t pipe_signal, before;
     sigemptyset(&pipe_signal);
     sigaddset(&pipe_signal, SIGPIPE);

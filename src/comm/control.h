@@ -111,6 +111,6 @@ u64 process_start(int pid);               // 0 = no such process (or a zombie)
 bool process_gone(int pid, u64 started);  // ended, a zombie, or the pid belongs to another process now
 
 // One write to standard error of `ogrom: <line>\n`; never blocks on a closed reader.
-void print_failure(std::string_view line);
+void print_message(std::string_view line);
 
 }  // namespace ogrom

@@ -93,7 +93,7 @@ void LinkWatch::lost(Peer& peer, FailureKind kind, const std::string& reason) {
     // Node 0 is cut off: its other ranks print when only the leader died; else the first node after it does.
     const bool others_print = kind == FailureKind::died && hub_ranks_ > 1;
     if (control_.claim(failure) && control_.place().node == 1 && !others_print) {
-        print_failure(failure.line);
+        print_message(failure.line);
     }
 }
 
@@ -150,7 +150,7 @@ void LinkWatch::say_goodbye() {
 
 void LinkWatch::claim(const Failure& failure) {
     if (control_.claim(failure) && control_.place().node == 0) {
-        print_failure(failure.line);
+        print_message(failure.line);
     }
 }
 

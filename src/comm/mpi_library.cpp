@@ -1,8 +1,7 @@
 #include "src/comm/mpi_library.h"
 
-#include <mpi.h>
-
 #include <array>
+#include <mpi.h>
 
 namespace ogrom {
 

@@ -191,7 +191,7 @@ struct Session::Impl {
         try {
             watchdog->attach(communicators.control, connect_nodes());
         } catch (const Error& error) {  // no link to tell the other nodes: MPI must
-            print_failure(describe_failure(communicators.control->own(), FailureKind::failed, error.what()));
+            print_message(describe_failure(communicators.control->own(), FailureKind::failed, error.what()));
             MPI_Abort(MPI_COMM_WORLD, static_cast<int>(error.code()));
         }
     }
@@ -239,7 +239,7 @@ struct Session::Impl {
         std::fflush(nullptr);
         const std::string text = where.empty() ? message : fmt::format("{} [{}]", message, where);
         if (options.single) {
-            print_failure(message);
+            print_message(message);
             _exit(static_cast<int>(code));
         }
         Control& control = *communicators.control;
@@ -250,7 +250,7 @@ struct Session::Impl {
         const bool mine =
             control.claim({place.world_rank, code, describe_failure(control.own(), FailureKind::failed, text)});
         if (mine && place.node == 0) {
-            print_failure(control.failure().line);
+            print_message(control.failure().line);
         }
         control.own().state.store(RankState::failed);
         if (place.nodes > 1) {

@@ -23,7 +23,8 @@ constexpr double leaving_s = 4.0;  // for Session::abort, which ends the process
 struct Watched {
     Descriptor process;  // readable once the process has ended; empty where the kernel has no pidfd
     u64 beat = 0;
-    double seen_s = 0;  // when the beat last changed, by our clock
+    double seen_s = 0;   // when the beat last changed, by our clock
+    double noted_s = 0;  // the sign of life that a note was already printed for
 };
 
 bool alive_state(RankState state) {
@@ -111,7 +112,7 @@ struct Watchdog::Impl {
         }
         if (!line.empty()) {
             if (prints_start) {
-                print_failure(line);
+                print_message(line);
             }
             _exit(static_cast<int>(ExitCode::peer));
         }
@@ -178,10 +179,31 @@ struct Watchdog::Impl {
         return least;
     }
 
+    // A long computation or a slow disk is no failure, but whoever waits for it should know: one note each time a rank
+    // of this node keeps another waiting for longer than the timeout.
+    void note_busy(double now) {
+        double longest = 0;
+        for (std::size_t i = 0; i < ranks.size(); ++i) {
+            const double since = control->slot(static_cast<int>(i)).waiting_s.load(std::memory_order_relaxed);
+            longest = std::max(longest, since == 0 ? 0 : now - since);
+        }
+        for (std::size_t i = 0; i < ranks.size() && longest > timeout_s; ++i) {
+            const RankSlot& slot = control->slot(static_cast<int>(i));
+            const double moved = slot.moved_s.load(std::memory_order_relaxed);
+            if (alive_state(slot.state.load()) && slot.waiting_s.load() == 0 && now - moved > timeout_s &&
+                moved != ranks[i].noted_s) {
+                ranks[i].noted_s = moved;
+                print_message(fmt::format("note: {} is busy in {} for {:.0f} s and keeps others waiting",
+                                          describe_rank(slot), describe_work(slot), now - moved));
+            }
+        }
+    }
+
     void watch_stall(double now) {
         if (control->place().node_rank != 0) {
             return;
         }
+        note_busy(now);
         const double here = stalled(now);
         links->beat(now, here);
         if (control->place().node != 0 || std::min(here, links->least_stalled()) <= timeout_s) {

@@ -8,16 +8,12 @@
 #include "kernels/common/fault.h"
 
 #include "src/base/error.h"
+#include "src/base/overload.h"
 #include "src/base/text.h"
 
 namespace ogrom {
 
 namespace {
-
-template <class... Functions>
-struct Overload : Functions... {
-    using Functions::operator()...;
-};
 
 using Problem = std::optional<std::string>;
 
@@ -173,8 +169,7 @@ Dtype dtype_named(std::string_view name) {
             return type;
         }
     }
-    OGROM_ASSERT(!"every name in the table is a type");
-    return Dtype::fp32;
+    fail(ExitCode::usage, fmt::format("the schema names an unknown type {}", name));
 }
 
 template <class Enumeration>

@@ -70,14 +70,13 @@ constexpr std::string_view introduction = R"(# Run files
 Written by `ogrom keys --markdown`; do not edit.
 
 A run file answers three questions, each in a file of its own: what model (`models/`), on what machine
-(`machines/`), how
-trained (`runs/`). It names its base files and says only what differs:
+(`machines/`), how trained (`runs/`). It names its base files and says only what differs:
 
 ```toml
 include = ["../models/gpt2-tiny.toml", "../machines/laptop.toml"]
 
 [data]
-train = "build/demo/train"
+train = "corpus/english"
 
 [train]
 steps = 200
@@ -93,20 +92,16 @@ lr = 1e-3
   optimizer.lr=3e-4`.
 - Paths in `[data]` and `[run]` are relative to the folder in which `ogrom` is started.
 - Every key has one unit, which stands in the table (and in the key's name where it could be mistaken). Integers are
-  written
-  out, with underscores if you like: `1_000_000`, never `1e6`, `1M` or `"1000000"`.
+  written out, with underscores if you like: `1_000_000`, never `1e6`, `1M` or `"1000000"`.
 - An unknown key, a wrong type, a key given twice, a value out of range and a key without effect in its combination
-  are
-  errors that name file, line and what would be right. A key of a base file that a later choice makes idle is only
-  noted.
+  are errors that name file, line and what would be right. A key of a base file that a later choice makes idle is
+  only noted.
 - Values marked *built* work now; the other named values are refused until their code exists.
 - The resolved file (`run.toml` in the run's folder) holds every key with its final value and origin. It parses back
-  to the
-  same run. It names `parallel.data`, so it belongs to that number of ranks; start other layouts from the original
-  file.
+  to the same run. It names `parallel.data`, so it belongs to that number of ranks; start other layouts from the
+  original file.
 - *On resume*: keys marked `free` may differ from the checkpoint; others must be named in
-  `checkpoint.allow_changed`; those
-  marked `never` decide the saved state itself.
+  `checkpoint.allow_changed`; those marked `never` decide the saved state itself.
 )";
 
 }  // namespace

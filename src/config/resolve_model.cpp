@@ -158,7 +158,7 @@ void resolve_mesh(Resolution& r) {
             return;
         }
         p.data = std::max<i64>(ranks / others, 1);
-        r.derived["parallel.data"] = fmt::format("{} ranks / ({})", ranks, product);
+        r.derived["parallel.data"] = ranks > 0 ? fmt::format("{} ranks / ({})", ranks, product) : "ranks not known yet";
     } else if (const i64 wanted = product_of({others, p.data}); ranks > 0 && wanted != ranks) {
         r.fault(
             "parallel.data",

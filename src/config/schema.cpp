@@ -5,16 +5,12 @@
 #include <fmt/format.h>
 #include <map>
 
+#include "src/base/overload.h"
 #include "src/base/text.h"
 
 namespace ogrom {
 
 namespace {
-
-template <class... Functions>
-struct Overload : Functions... {
-    using Functions::operator()...;
-};
 
 std::string list_text(const std::vector<std::string>& texts) {
     std::vector<std::string> parts;

@@ -8,9 +8,6 @@ constexpr auto derived = DefaultKind::derived;
 constexpr auto value = DefaultKind::value;
 constexpr auto required = DefaultKind::required;
 
-constexpr Limits at_least(double low) {
-    return {low, 1e15, false, false};
-}
 constexpr Limits above(double low) {
     return {low, 1e30, true, false};
 }

@@ -5,7 +5,7 @@
 namespace ogrom {
 namespace {
 
-TEST(Cost, operations_by_hand) {
+TEST(Cost, OperationsByHand) {
     EXPECT_EQ(cost::matmul(2, 3, 5, 4).flops, 60);
     EXPECT_EQ(cost::matmul(2, 3, 5, 4).bytes, 4 * (10 + 15 + 6));
     EXPECT_EQ(cost::matmul(2, 3, 5, 8, cost::Output::accumulated).bytes, 8 * (10 + 15 + 12));
@@ -20,13 +20,13 @@ TEST(Cost, operations_by_hand) {
     EXPECT_EQ(cost::attention_forward(6, 3, 2, 1, 5, 4).bytes, 4 * (30 + 30 + 15 + 15));
 }
 
-TEST(Cost, products_pass_2_to_63_without_wrapping) {
+TEST(Cost, ProductsPass2To63WithoutWrapping) {
     EXPECT_NEAR(cost::matmul(i64{1} << 22, i64{1} << 22, i64{1} << 22, 2).flops, 0x1p67, 1);
 }
 
 // 2 layers, C 4, 2 heads of 3 with 1 key head, F 10, V 7, T 3, counted on paper. Weights of a layer: q 4*6, k 4*3,
 // v 4*3, out 6*4, up and down 2*4*10: 152. Pairs 6 causal, 9 square; per token and layer 4*6*(pairs/3).
-TEST(Cost, small_model_by_hand) {
+TEST(Cost, SmallModelByHand) {
     const cost::Model m{2, 4, 2, 1, 3, 10, 7, 3};
     EXPECT_EQ(cost::layer_weights(m), 152);
     EXPECT_EQ(cost::model_flops(m), 3 * (2 * (304 + 48) + 56));
@@ -36,7 +36,7 @@ TEST(Cost, small_model_by_hand) {
 }
 
 // B58: ffn = 3 x hidden, and a vocabulary of 200,000 over 2 layers, where the logits dominate.
-TEST(Cost, b58_narrow_ffn_and_wide_vocabulary) {
+TEST(Cost, B58NarrowFfnAndWideVocabulary) {
     const cost::Model narrow{12, 768, 12, 12, 64, 3 * 768, 50257, 1024};
     // 12 (4 C^2 + 2 C 3C) = 120 C^2 weights; pairs (T+1)/2 = 512.5 a token.
     const double by_hand = 6.0 * 120 * 768 * 768 + 12 * 12.0 * 512.5 * 768 + 6.0 * 768 * 50257;
@@ -47,7 +47,7 @@ TEST(Cost, b58_narrow_ffn_and_wide_vocabulary) {
 }
 
 // B58: recomputation is not useful work.
-TEST(Cost, b58_recomputation_counts_in_hardware_flops_only) {
+TEST(Cost, B58RecomputationCountsInHardwareFlopsOnly) {
     const cost::Model m{12, 768, 12, 12, 64, 3072, 50257, 1024};
     const double none = cost::hardware_flops(m, cost::Recompute::none);
     EXPECT_EQ(cost::hardware_flops(m, cost::Recompute::selective), none);
@@ -57,7 +57,7 @@ TEST(Cost, b58_recomputation_counts_in_hardware_flops_only) {
 }
 
 // Megatron's formula (Korthikanti et al. 2022): 72 L s h^2 (1 + s / 6h + V / 12 L h) a sequence.
-TEST(Cost, square_count_equals_megatrons_formula) {
+TEST(Cost, SquareCountEqualsMegatronsFormula) {
     const cost::Model m{24, 2048, 16, 16, 128, 8192, 51200, 2048};
     const double L = 24;
     const double h = 2048;

@@ -68,7 +68,7 @@ void check(i64 rows, i64 vocabulary, i64 padded, i64 ld, bool masked) {
     test::expect_near(got, want.gradient, bound * u, scale);
 }
 
-TYPED_TEST(CrossEntropyTest, equals_the_reference) {
+TYPED_TEST(CrossEntropyTest, EqualsTheReference) {
     check<TypeParam>(5, 3, 3, 3, true);
     check<TypeParam>(7, 37, 48, 53, true);
     check<TypeParam>(4, 1009, 1024, 1024, false);
@@ -76,7 +76,7 @@ TYPED_TEST(CrossEntropyTest, equals_the_reference) {
     check<TypeParam>(2, 50257, 50304, 50304, false);
 }
 
-TYPED_TEST(CrossEntropyTest, a_row_of_gradients_sums_to_zero) {
+TYPED_TEST(CrossEntropyTest, ARowOfGradientsSumsToZero) {
     Rows<TypeParam> in(3, 200, 208, 208);
     in.run(1, ops::Gradient::in_place, false);
     for (i64 r = 0; r < 3; ++r) {
@@ -91,14 +91,14 @@ TYPED_TEST(CrossEntropyTest, a_row_of_gradients_sums_to_zero) {
 
 // B07: with 5 words stored as 8 and equal logits the loss is ln 5, not ln 8; padding gets no probability or gradient,
 // whatever it holds.
-TYPED_TEST(CrossEntropyTest, b07_padding_takes_no_probability) {
+TYPED_TEST(CrossEntropyTest, B07PaddingTakesNoProbability) {
     for (const double padding : {0.0, 80.0, std::numeric_limits<double>::quiet_NaN()}) {
         std::vector<TypeParam> logits(8, TypeParam{0});
         std::fill(logits.begin() + 5, logits.end(), static_cast<TypeParam>(padding));
         const std::int32_t target = 4;
         double loss = 0;
-        ops::cross_entropy<TypeParam>({}, {logits.data(), &target, nullptr, 1, 5, 8, 8, 1.0, ops::Gradient::in_place,
-                                           &loss});
+        ops::cross_entropy<TypeParam>(
+            {}, {logits.data(), &target, nullptr, 1, 5, 8, 8, 1.0, ops::Gradient::in_place, &loss});
         EXPECT_NEAR(loss, std::log(5.0), 1e-12);  // exponentials are exactly 1
         for (i64 v = 0; v < 8; ++v) {
             const double want = v >= 5 ? 0 : (v == target ? 0.2 - 1 : 0.2);
@@ -109,17 +109,17 @@ TYPED_TEST(CrossEntropyTest, b07_padding_takes_no_probability) {
     }
 }
 
-TYPED_TEST(CrossEntropyTest, b07_gpt2_vocabulary) {
+TYPED_TEST(CrossEntropyTest, B07Gpt2Vocabulary) {
     std::vector<TypeParam> logits(50304, TypeParam{1.5});
     const std::int32_t target = 50256;
     double loss = 0;
-    ops::cross_entropy<TypeParam>({}, {logits.data(), &target, nullptr, 1, 50257, 50304, 50304, 1.0,
-                                       ops::Gradient::none, &loss});
+    ops::cross_entropy<TypeParam>(
+        {}, {logits.data(), &target, nullptr, 1, 50257, 50304, 50304, 1.0, ops::Gradient::none, &loss});
     EXPECT_NEAR(loss, 10.824905, 1e-6);  // ln 50257; ln 50304 = 10.825840
 }
 
 // B05: a micro-batch with no unmasked target adds exactly nothing and makes no NaN, even from NaN logits.
-TYPED_TEST(CrossEntropyTest, b05_all_masked_adds_zero) {
+TYPED_TEST(CrossEntropyTest, B05AllMaskedAddsZero) {
     Rows<TypeParam> in(6, 19, 24, 24);
     in.logits = test::poisoned<TypeParam>(6 * 24);
     std::fill(in.mask.begin(), in.mask.end(), std::uint8_t{0});
@@ -129,7 +129,7 @@ TYPED_TEST(CrossEntropyTest, b05_all_masked_adds_zero) {
     EXPECT_EQ(in.logits, std::vector<TypeParam>(6 * 24, TypeParam{0}));
 }
 
-TYPED_TEST(CrossEntropyTest, b05_masked_rows_do_not_touch_the_others) {
+TYPED_TEST(CrossEntropyTest, B05MaskedRowsDoNotTouchTheOthers) {
     Rows<TypeParam> in(9, 33, 40, 40);
     auto poisoned = in;
     for (i64 r = 1; r < 9; r += 3) {  // the masked rows
@@ -140,7 +140,7 @@ TYPED_TEST(CrossEntropyTest, b05_masked_rows_do_not_touch_the_others) {
 }
 
 // B05: 11 and 101 unmasked targets; with the global scale any cut of the rows gives the same gradient and loss.
-TYPED_TEST(CrossEntropyTest, b05_the_cut_does_not_matter) {
+TYPED_TEST(CrossEntropyTest, B05TheCutDoesNotMatter) {
     const i64 T = 128;
     Rows<TypeParam> whole(2 * T, 21, 24, 24);
     for (i64 i = 0; i < 2 * T; ++i) {
@@ -151,15 +151,15 @@ TYPED_TEST(CrossEntropyTest, b05_the_cut_does_not_matter) {
     const double loss = whole.run(scale, ops::Gradient::in_place);
     double parts = 0;
     for (i64 b = 0; b < 2; ++b) {
-        ops::cross_entropy<TypeParam>({}, {cut.logits.data() + b * T * 24, cut.targets.data() + b * T,
-                                           cut.mask.data() + b * T, T, 21, 24, 24, scale, ops::Gradient::in_place,
-                                           &parts});
+        ops::cross_entropy<TypeParam>(
+            {}, {cut.logits.data() + b * T * 24, cut.targets.data() + b * T, cut.mask.data() + b * T, T, 21, 24, 24,
+                 scale, ops::Gradient::in_place, &parts});
     }
     EXPECT_EQ(loss, parts);
     EXPECT_EQ(whole.logits, cut.logits);
 }
 
-TYPED_TEST(CrossEntropyTest, any_number_of_threads_gives_the_same_bits) {
+TYPED_TEST(CrossEntropyTest, AnyNumberOfThreadsGivesTheSameBits) {
     const Rows<TypeParam> in(50, 300, 304, 304);
     auto one = in;
     auto many = in;
@@ -177,35 +177,36 @@ TYPED_TEST(CrossEntropyTest, any_number_of_threads_gives_the_same_bits) {
     EXPECT_EQ(one.logits, many.logits);
 }
 
-TYPED_TEST(CrossEntropyTest, large_logits_do_not_overflow_and_nan_shows) {
+TYPED_TEST(CrossEntropyTest, LargeLogitsDoNotOverflowAndNanShows) {
     std::vector<TypeParam> logits{1000, -1000, 999, -std::numeric_limits<TypeParam>::infinity()};
     const std::int32_t target = 2;
     double loss = 0;
-    ops::cross_entropy<TypeParam>({}, {logits.data(), &target, nullptr, 1, 4, 4, 4, 1.0, ops::Gradient::in_place,
-                                       &loss});
+    ops::cross_entropy<TypeParam>({},
+                                  {logits.data(), &target, nullptr, 1, 4, 4, 4, 1.0, ops::Gradient::in_place, &loss});
     EXPECT_NEAR(loss, std::log1p(std::exp(1.0)), 4 * test::roundoff<TypeParam>());
     EXPECT_EQ(logits[1], TypeParam{0});
     EXPECT_EQ(logits[3], TypeParam{0});
-    for (const TypeParam bad : {std::numeric_limits<TypeParam>::quiet_NaN(), std::numeric_limits<TypeParam>::infinity()}) {
+    for (const TypeParam bad :
+         {std::numeric_limits<TypeParam>::quiet_NaN(), std::numeric_limits<TypeParam>::infinity()}) {
         std::vector<TypeParam> row{1, bad, 2, 3};
         loss = 0;
-        ops::cross_entropy<TypeParam>({}, {row.data(), &target, nullptr, 1, 4, 4, 4, 1.0, ops::Gradient::in_place,
-                                           &loss});
+        ops::cross_entropy<TypeParam>({},
+                                      {row.data(), &target, nullptr, 1, 4, 4, 4, 1.0, ops::Gradient::in_place, &loss});
         EXPECT_FALSE(std::isfinite(loss));
         EXPECT_FALSE(std::isfinite(static_cast<double>(row[1])));
     }
 }
 
-TYPED_TEST(CrossEntropyTest, the_loss_is_added_to) {
+TYPED_TEST(CrossEntropyTest, TheLossIsAddedTo) {
     Rows<TypeParam> in(4, 9, 9, 9);
     double loss = 100;
-    ops::cross_entropy<TypeParam>({}, {in.logits.data(), in.targets.data(), nullptr, 4, 9, 9, 9, 1,
-                                       ops::Gradient::none, &loss});
+    ops::cross_entropy<TypeParam>(
+        {}, {in.logits.data(), in.targets.data(), nullptr, 4, 9, 9, 9, 1, ops::Gradient::none, &loss});
     EXPECT_NEAR(loss, 100 + in.run(1, ops::Gradient::none, false), 1e-12);
 }
 
 // h = 1e-5: truncation and rounding both about 1e-10.
-TEST(CrossEntropy, finite_differences) {
+TEST(CrossEntropy, FiniteDifferences) {
     const Rows<double> in(4, 11, 16, 16);
     auto gradient = in;
     gradient.run(0.5, ops::Gradient::in_place);
@@ -214,13 +215,12 @@ TEST(CrossEntropy, finite_differences) {
         auto below = in;
         above.logits[i] += 1e-5;
         below.logits[i] -= 1e-5;
-        const double quotient =
-            0.5 * (above.run(1, ops::Gradient::none) - below.run(1, ops::Gradient::none)) / 2e-5;
+        const double quotient = 0.5 * (above.run(1, ops::Gradient::none) - below.run(1, ops::Gradient::none)) / 2e-5;
         EXPECT_NEAR(quotient, gradient.logits[i], 1e-9) << i;
     }
 }
 
-TEST(CrossEntropy, cuda_is_refused_by_name) {
+TEST(CrossEntropy, CudaIsRefusedByName) {
     EXPECT_THROW(ops::cross_entropy<float>({Backend::cuda, nullptr}, {}), Error);
 }
 

@@ -37,14 +37,14 @@ void check_forward(const Case& c, bool with_positions) {
     auto y = test::poisoned<T>(c.B * c.T * c.C);
     ops::embedding_forward<T>({}, {y.data(), token_table.data(), with_positions ? position_table.data() : nullptr,
                                    c.tokens.data(), c.positions.data(), c.B, c.T, c.C, c.sample.data(), c.dropout});
-    const auto want = reference::embedding_forward(
-        c.reference(), test::to_double(token_table),
-        with_positions ? test::to_double(position_table) : std::vector<double>{});
+    const auto want =
+        reference::embedding_forward(c.reference(), test::to_double(token_table),
+                                     with_positions ? test::to_double(position_table) : std::vector<double>{});
     // A sum, a rounded factor and a product: 3 roundings of values below 2 / (1 - p).
     test::expect_near(y, want, 3 * test::roundoff<T>(), 2 / (1 - c.p));
 }
 
-TYPED_TEST(EmbeddingTest, forward_equals_the_reference) {
+TYPED_TEST(EmbeddingTest, ForwardEqualsTheReference) {
     check_forward<TypeParam>(Case(0), true);
     check_forward<TypeParam>(Case(0), false);
     check_forward<TypeParam>(Case(0.3), true);
@@ -53,9 +53,9 @@ TYPED_TEST(EmbeddingTest, forward_equals_the_reference) {
 
 template <class T>
 void run_backward(const Case& c, const std::vector<T>& d_y, std::vector<T>* token, std::vector<T>* position) {
-    ops::embedding_backward<T>({}, {token == nullptr ? nullptr : token->data(),
-                                    position == nullptr ? nullptr : position->data(), d_y.data(), c.tokens.data(),
-                                    c.positions.data(), c.B, c.T, c.C, c.vocabulary, c.sample.data(), c.dropout});
+    ops::embedding_backward<T>(
+        {}, {token == nullptr ? nullptr : token->data(), position == nullptr ? nullptr : position->data(), d_y.data(),
+             c.tokens.data(), c.positions.data(), c.B, c.T, c.C, c.vocabulary, c.sample.data(), c.dropout});
 }
 
 template <class T>
@@ -73,13 +73,13 @@ void check_backward(const Case& c) {
     test::expect_near(position, want_position, 23 * test::roundoff<T>(), 21 / (1 - c.p));
 }
 
-TYPED_TEST(EmbeddingTest, backward_adds_to_the_tables) {
+TYPED_TEST(EmbeddingTest, BackwardAddsToTheTables) {
     check_backward<TypeParam>(Case(0));
     check_backward<TypeParam>(Case(0.3));
     check_backward<TypeParam>(Case(0.3, 1031));
 }
 
-TYPED_TEST(EmbeddingTest, frozen_tables_are_left_out) {
+TYPED_TEST(EmbeddingTest, FrozenTablesAreLeftOut) {
     const Case c(0.1);
     const auto d_y = test::random_values<TypeParam>(c.B * c.T * c.C, 3);
     std::vector<TypeParam> token(static_cast<std::size_t>(c.padded * c.C));
@@ -93,7 +93,7 @@ TYPED_TEST(EmbeddingTest, frozen_tables_are_left_out) {
     EXPECT_EQ(position, alone_position);
 }
 
-TYPED_TEST(EmbeddingTest, padding_rows_get_exactly_nothing) {
+TYPED_TEST(EmbeddingTest, PaddingRowsGetExactlyNothing) {
     const Case c(0);
     const auto d_y = test::random_values<TypeParam>(c.B * c.T * c.C, 3);
     std::vector<TypeParam> token(static_cast<std::size_t>(c.padded * c.C));
@@ -103,7 +103,7 @@ TYPED_TEST(EmbeddingTest, padding_rows_get_exactly_nothing) {
     }
 }
 
-TYPED_TEST(EmbeddingTest, any_number_of_threads_gives_the_same_bits) {
+TYPED_TEST(EmbeddingTest, AnyNumberOfThreadsGivesTheSameBits) {
     const Case c(0.2, 300);
     const auto d_y = test::random_values<TypeParam>(c.B * c.T * c.C, 3);
     std::vector<TypeParam> one(static_cast<std::size_t>(c.padded * c.C));
@@ -119,7 +119,7 @@ TYPED_TEST(EmbeddingTest, any_number_of_threads_gives_the_same_bits) {
     EXPECT_EQ(one, many);
 }
 
-TYPED_TEST(EmbeddingTest, a_token_beyond_the_vocabulary_is_a_broken_promise) {
+TYPED_TEST(EmbeddingTest, ATokenBeyondTheVocabularyIsABrokenPromise) {
     Case c(0);
     const auto d_y = test::random_values<TypeParam>(c.B * c.T * c.C, 3);
     std::vector<TypeParam> token(static_cast<std::size_t>(c.padded * c.C));
@@ -130,7 +130,7 @@ TYPED_TEST(EmbeddingTest, a_token_beyond_the_vocabulary_is_a_broken_promise) {
 }
 
 // sum(y w) is linear in a table element: its difference quotient is the gradient up to rounding.
-TEST(Embedding, finite_differences) {
+TEST(Embedding, FiniteDifferences) {
     const Case c(0.3);
     const auto w = test::random_values<double>(c.B * c.T * c.C, 6);
     auto table = test::random_values<double>(c.padded * c.C, 1);
@@ -158,7 +158,7 @@ TEST(Embedding, finite_differences) {
     }
 }
 
-TEST(Embedding, cuda_is_refused_by_name) {
+TEST(Embedding, CudaIsRefusedByName) {
     EXPECT_THROW(ops::embedding_forward<float>({Backend::cuda, nullptr}, {}), Error);
     EXPECT_THROW(ops::embedding_backward<float>({Backend::cuda, nullptr}, {}), Error);
 }

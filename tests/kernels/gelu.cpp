@@ -1,6 +1,7 @@
 #include "kernels/ops/gelu.h"
 
 #include "kernels/common/fastmath.h"
+
 #include "tests/kernels/support.h"
 #include "tests/reference/gelu.h"
 
@@ -11,7 +12,7 @@ template <class T>
 class GeluTest : public ::testing::Test {};
 TYPED_TEST_SUITE(GeluTest, test::Precisions);
 
-TYPED_TEST(GeluTest, forward_keeps_x_plus_bias_and_equals_the_reference) {
+TYPED_TEST(GeluTest, ForwardKeepsXPlusBiasAndEqualsTheReference) {
     using T = TypeParam;
     for (const i64 F : {i64{1}, i64{7}, i64{33}, i64{3072}}) {
         const i64 rows = 5;
@@ -35,9 +36,9 @@ TYPED_TEST(GeluTest, forward_keeps_x_plus_bias_and_equals_the_reference) {
     }
 }
 
-// In the negative tail the printed formula cancels in fp32; the sigmoid form keeps its digits: relative error = absolute
-// error of the exponent, |2 k| < 70 times 4 roundings.
-TYPED_TEST(GeluTest, negative_tail_keeps_its_digits) {
+// In the negative tail the printed formula cancels in fp32; the sigmoid form keeps its digits: relative error =
+// absolute error of the exponent, |2 k| < 70 times 4 roundings.
+TYPED_TEST(GeluTest, NegativeTailKeepsItsDigits) {
     for (double u = -9; u < -3; u += 0.37) {
         auto x = static_cast<TypeParam>(u);
         TypeParam y = 0;
@@ -49,7 +50,7 @@ TYPED_TEST(GeluTest, negative_tail_keeps_its_digits) {
     }
 }
 
-TYPED_TEST(GeluTest, backward_equals_the_reference) {
+TYPED_TEST(GeluTest, BackwardEqualsTheReference) {
     using T = TypeParam;
     for (const i64 n : {i64{1}, i64{9}, i64{5000}}) {
         const auto u = test::random_values<T>(n, 3, 9);
@@ -69,7 +70,7 @@ TYPED_TEST(GeluTest, backward_equals_the_reference) {
 }
 
 // h = 1e-5: truncation and rounding both about 1e-11.
-TEST(Gelu, finite_differences) {
+TEST(Gelu, FiniteDifferences) {
     for (const double u : {-6.0, -2.5, -0.7, 0.0, 0.3, 1.9, 5.0}) {
         double points[2] = {u + 1e-5, u - 1e-5};
         double y[2];
@@ -81,7 +82,7 @@ TEST(Gelu, finite_differences) {
     }
 }
 
-TYPED_TEST(GeluTest, nan_and_infinity_pass_and_large_finite_values_stay_finite) {
+TYPED_TEST(GeluTest, NanAndInfinityPassAndLargeFiniteValuesStayFinite) {
     using T = TypeParam;
     const T inf = std::numeric_limits<T>::infinity();
     const T nan = std::numeric_limits<T>::quiet_NaN();
@@ -104,7 +105,7 @@ TYPED_TEST(GeluTest, nan_and_infinity_pass_and_large_finite_values_stay_finite) 
     test::expect_near(std::vector<T>(d_x.begin() + 1, d_x.end()), want, 1e-34);
 }
 
-TEST(Gelu, exponential_is_within_2_ulp) {
+TEST(Gelu, ExponentialIsWithin2Ulp) {
     for (float x = -87.33F; x < 88.72F; x += 0.00371F) {
         const double want = std::exp(static_cast<double>(x));
         const double ulp = std::ldexp(1.0, std::ilogb(want) - 23);
@@ -123,7 +124,7 @@ TEST(Gelu, exponential_is_within_2_ulp) {
     EXPECT_TRUE(std::isnan(exp_fast(std::numeric_limits<float>::quiet_NaN())));
 }
 
-TEST(Gelu, cuda_is_refused_by_name) {
+TEST(Gelu, CudaIsRefusedByName) {
     EXPECT_THROW(ops::bias_gelu_forward<float>({Backend::cuda, nullptr}, {}), Error);
     EXPECT_THROW(ops::gelu_backward<float>({Backend::cuda, nullptr}, {}), Error);
 }

@@ -25,12 +25,12 @@ struct Inputs {
         mean = test::poisoned<T>(r);
         rstd = test::poisoned<T>(r);
         std::vector<T> y(x.size());
-        ops::layernorm_forward<T>({}, {y.data(), mean.data(), rstd.data(), x.data(), gamma.data(), beta.data(), r, c,
-                                       epsilon});
+        ops::layernorm_forward<T>(
+            {}, {y.data(), mean.data(), rstd.data(), x.data(), gamma.data(), beta.data(), r, c, epsilon});
     }
     void backward(T* d_x, T* d_gamma, T* d_beta, ops::Accumulate mode) const {
-        ops::layernorm_backward<T>({}, {d_x, d_gamma, d_beta, d_y.data(), x.data(), gamma.data(), mean.data(),
-                                        rstd.data(), rows, C, mode});
+        ops::layernorm_backward<T>(
+            {}, {d_x, d_gamma, d_beta, d_y.data(), x.data(), gamma.data(), mean.data(), rstd.data(), rows, C, mode});
     }
     [[nodiscard]] reference::LayerNormGradients wanted() const {
         return reference::layernorm_backward(test::to_double(d_y), test::to_double(x), test::to_double(gamma), rows, C,
@@ -58,26 +58,26 @@ void check_forward(i64 rows, i64 C, bool with_beta) {
     test::expect_near(rstd, want.rstd, 2 * test::roundoff<T>() + static_cast<double>(C) * test::roundoff<double>());
 }
 
-TYPED_TEST(LayerNormTest, forward_equals_the_reference) {
+TYPED_TEST(LayerNormTest, ForwardEqualsTheReference) {
     for (const i64 C : {i64{5}, i64{16}, i64{37}, i64{768}, i64{1027}}) {
         check_forward<TypeParam>(7, C, true);
         check_forward<TypeParam>(3, C, false);
     }
 }
 
-TYPED_TEST(LayerNormTest, a_constant_row_gives_beta) {
+TYPED_TEST(LayerNormTest, AConstantRowGivesBeta) {
     const i64 C = 9;
     const std::vector<TypeParam> x(C, TypeParam{4});
     const auto gamma = test::random_values<TypeParam>(C, 2);
     const auto beta = test::random_values<TypeParam>(C, 3);
     auto y = test::poisoned<TypeParam>(C);
-    ops::layernorm_forward<TypeParam>({}, {y.data(), nullptr, nullptr, x.data(), gamma.data(), beta.data(), 1, C,
-                                           epsilon});
+    ops::layernorm_forward<TypeParam>({},
+                                      {y.data(), nullptr, nullptr, x.data(), gamma.data(), beta.data(), 1, C, epsilon});
     EXPECT_EQ(y, beta);
 }
 
 // A large common offset must not eat the variance (two passes, sums in double).
-TYPED_TEST(LayerNormTest, a_large_mean_keeps_the_variance) {
+TYPED_TEST(LayerNormTest, ALargeMeanKeepsTheVariance) {
     const i64 C = 512;
     std::vector<TypeParam> x(C);
     for (i64 c = 0; c < C; ++c) {
@@ -113,14 +113,14 @@ void check_backward(i64 rows, i64 C) {
     test::expect_near(d_beta, want.d_beta, 2 * test::roundoff<T>(), 3 * root);
 }
 
-TYPED_TEST(LayerNormTest, backward_equals_the_reference) {
+TYPED_TEST(LayerNormTest, BackwardEqualsTheReference) {
     check_backward<TypeParam>(1, 5);
     check_backward<TypeParam>(33, 37);  // a last block of one row
     check_backward<TypeParam>(71, 300);
     check_backward<TypeParam>(2100, 17);  // more than 64 x 32 rows
 }
 
-TYPED_TEST(LayerNormTest, backward_adds_where_asked_and_needs_no_beta) {
+TYPED_TEST(LayerNormTest, BackwardAddsWhereAskedAndNeedsNoBeta) {
     const Inputs<TypeParam> in(35, 21);
     auto overwritten = test::poisoned<TypeParam>(35 * 21);
     auto added = test::random_values<TypeParam>(35 * 21, 7);
@@ -134,20 +134,20 @@ TYPED_TEST(LayerNormTest, backward_adds_where_asked_and_needs_no_beta) {
     }
 }
 
-TYPED_TEST(LayerNormTest, d_x_may_take_the_place_of_d_y) {
+TYPED_TEST(LayerNormTest, DXMayTakeThePlaceOfDY) {
     Inputs<TypeParam> in(40, 33);
     std::vector<TypeParam> apart(in.d_y.size());
     std::vector<TypeParam> gamma1(33);
     auto gamma2 = gamma1;
     in.backward(apart.data(), gamma1.data(), nullptr, ops::Accumulate::overwrite);
-    ops::layernorm_backward<TypeParam>({}, {in.d_y.data(), gamma2.data(), nullptr, in.d_y.data(), in.x.data(),
-                                            in.gamma.data(), in.mean.data(), in.rstd.data(), 40, 33,
-                                            ops::Accumulate::overwrite});
+    ops::layernorm_backward<TypeParam>(
+        {}, {in.d_y.data(), gamma2.data(), nullptr, in.d_y.data(), in.x.data(), in.gamma.data(), in.mean.data(),
+             in.rstd.data(), 40, 33, ops::Accumulate::overwrite});
     EXPECT_EQ(apart, in.d_y);
     EXPECT_EQ(gamma1, gamma2);
 }
 
-TYPED_TEST(LayerNormTest, any_number_of_threads_gives_the_same_bits) {
+TYPED_TEST(LayerNormTest, AnyNumberOfThreadsGivesTheSameBits) {
     const Inputs<TypeParam> in(101, 64);
     std::vector<std::vector<TypeParam>> results;
     for (const int count : {1, 2, 7}) {
@@ -161,7 +161,7 @@ TYPED_TEST(LayerNormTest, any_number_of_threads_gives_the_same_bits) {
 }
 
 // Central differences with h = 1e-5: truncation h^2 and rounding 1e-16 / h, both about 1e-10 of sums below 100.
-TEST(LayerNorm, finite_differences) {
+TEST(LayerNorm, FiniteDifferences) {
     Inputs<double> in(4, 13);
     std::vector<double> d_x(in.x.size());
     std::vector<double> d_gamma(13);
@@ -169,8 +169,8 @@ TEST(LayerNorm, finite_differences) {
     in.backward(d_x.data(), d_gamma.data(), d_beta.data(), ops::Accumulate::overwrite);
     const auto objective = [&] {
         std::vector<double> y(in.x.size());
-        ops::layernorm_forward<double>({}, {y.data(), nullptr, nullptr, in.x.data(), in.gamma.data(), in.beta.data(),
-                                            in.rows, in.C, epsilon});
+        ops::layernorm_forward<double>(
+            {}, {y.data(), nullptr, nullptr, in.x.data(), in.gamma.data(), in.beta.data(), in.rows, in.C, epsilon});
         double sum = 0;
         for (std::size_t i = 0; i < y.size(); ++i) {
             sum += y[i] * in.d_y[i];
@@ -195,7 +195,7 @@ TEST(LayerNorm, finite_differences) {
     }
 }
 
-TEST(LayerNorm, cuda_is_refused_by_name) {
+TEST(LayerNorm, CudaIsRefusedByName) {
     EXPECT_THROW(ops::layernorm_forward<float>({Backend::cuda, nullptr}, {}), Error);
     EXPECT_THROW(ops::layernorm_backward<float>({Backend::cuda, nullptr}, {}), Error);
 }

@@ -12,7 +12,7 @@ template <class T>
 class NormTest : public ::testing::Test {};
 TYPED_TEST_SUITE(NormTest, test::Precisions);
 
-TYPED_TEST(NormTest, sum_of_squares_equals_the_reference) {
+TYPED_TEST(NormTest, SumOfSquaresEqualsTheReference) {
     for (const i64 n : {i64{0}, i64{1}, i64{15}, i64{4096}, i64{4097}, i64{100003}}) {
         const auto x = test::random_values<TypeParam>(n, 1);
         const double want = reference::sum_of_squares(x.data(), n);
@@ -21,14 +21,14 @@ TYPED_TEST(NormTest, sum_of_squares_equals_the_reference) {
     }
 }
 
-TYPED_TEST(NormTest, large_and_tiny_values_do_not_overflow_in_fp32) {
+TYPED_TEST(NormTest, LargeAndTinyValuesDoNotOverflowInFp32) {
     const std::vector<TypeParam> large(5, TypeParam{1e30F});
     EXPECT_NEAR(ops::sum_of_squares(Stream{}, large.data(), 5) / 5e60, 1, 1e-7);  // 1e30 rounded to fp32
     const std::vector<TypeParam> tiny(5, TypeParam{1e-30F});
     EXPECT_NEAR(ops::sum_of_squares(Stream{}, tiny.data(), 5) / 5e-60, 1, 1e-7);
 }
 
-TYPED_TEST(NormTest, any_number_of_threads_gives_the_same_bits) {
+TYPED_TEST(NormTest, AnyNumberOfThreadsGivesTheSameBits) {
     const auto x = test::random_values<TypeParam>(5000011, 2);
     double results[3];
     const int counts[3] = {1, 2, 5};
@@ -41,7 +41,7 @@ TYPED_TEST(NormTest, any_number_of_threads_gives_the_same_bits) {
 }
 
 // The order is a contract: whole ranges that start at a multiple of 4096 add up block by block.
-TYPED_TEST(NormTest, blocks_are_added_in_ascending_order) {
+TYPED_TEST(NormTest, BlocksAreAddedInAscendingOrder) {
     const auto x = test::random_values<TypeParam>(3 * 4096 + 5, 3);
     double sum = 0;
     for (i64 start = 0; start < static_cast<i64>(x.size()); start += 4096) {
@@ -50,13 +50,13 @@ TYPED_TEST(NormTest, blocks_are_added_in_ascending_order) {
     EXPECT_EQ(sum, ops::sum_of_squares(Stream{}, x.data(), static_cast<i64>(x.size())));
 }
 
-TYPED_TEST(NormTest, nan_shows_in_the_sum) {
+TYPED_TEST(NormTest, NanShowsInTheSum) {
     auto x = test::random_values<TypeParam>(9000, 4);
     x[8999] = std::numeric_limits<TypeParam>::quiet_NaN();
     EXPECT_TRUE(std::isnan(ops::sum_of_squares(Stream{}, x.data(), 9000)));
 }
 
-TYPED_TEST(NormTest, all_finite_sees_every_place_and_kind) {
+TYPED_TEST(NormTest, AllFiniteSeesEveryPlaceAndKind) {
     using T = TypeParam;
     const T inf = std::numeric_limits<T>::infinity();
     const T nan = std::numeric_limits<T>::quiet_NaN();
@@ -76,7 +76,7 @@ TYPED_TEST(NormTest, all_finite_sees_every_place_and_kind) {
     EXPECT_TRUE(ops::all_finite(Stream{}, x.data(), 0));
 }
 
-TEST(Norm, cuda_is_refused_by_name) {
+TEST(Norm, CudaIsRefusedByName) {
     const float x = 1;
     EXPECT_THROW(ops::sum_of_squares(Stream{Backend::cuda, nullptr}, &x, 1), Error);
     EXPECT_THROW(ops::all_finite(Stream{Backend::cuda, nullptr}, &x, 1), Error);

@@ -8,13 +8,14 @@
 #include "kernels/ops/embedding.h"
 #include "kernels/ops/norm.h"
 #include "kernels/ops/residual.h"
+
 #include "tests/kernels/sparse_memory.h"
 #include "tests/kernels/support.h"
 
 namespace ogrom {
 namespace {
 
-TEST(Offsets, are_64_bits_wide) {
+TEST(Offsets, Are64BitsWide) {
     static_assert(std::is_same_v<decltype(row_offset(1, 1)), i64>);
     static_assert(row_offset(44031, 50257) == 2212865967);
     static_assert(row_offset(44032, 50257) > (i64{1} << 31));
@@ -41,20 +42,24 @@ void check_last_row(i64 stride) {
     const std::vector<std::uint8_t> last{0, 1};
     double loss = 0;
     double loss_alone = 0;
-    ops::cross_entropy<float>({}, {logits, targets.data(), last.data(), 2, V, V, stride, 0.5, ops::Gradient::in_place,
-                                   &loss});
-    ops::cross_entropy<float>({}, {alone.data(), &targets[1], nullptr, 1, V, V, V, 0.5, ops::Gradient::in_place,
-                                   &loss_alone});
+    ops::cross_entropy<float>(
+        {}, {logits, targets.data(), last.data(), 2, V, V, stride, 0.5, ops::Gradient::in_place, &loss});
+    ops::cross_entropy<float>(
+        {}, {alone.data(), &targets[1], nullptr, 1, V, V, V, 0.5, ops::Gradient::in_place, &loss_alone});
     EXPECT_GT(loss, 1);
     EXPECT_EQ(loss, loss_alone);
     EXPECT_TRUE(std::equal(alone.begin(), alone.end(), logits + stride));
 }
 
-TEST(Offsets, b11_last_row_of_44032_by_50257) { check_last_row(row_offset(44031, 50257)); }
-TEST(Offsets, b11_last_row_beyond_2_to_32) { check_last_row((i64{1} << 32) + 12345); }
+TEST(Offsets, B11LastRowOf44032By50257) {
+    check_last_row(row_offset(44031, 50257));
+}
+TEST(Offsets, B11LastRowBeyond2To32) {
+    check_last_row((i64{1} << 32) + 12345);
+}
 
 // All rows of the real shape, of which only the last is unmasked: without a gradient the masked ones are not read.
-TEST(Offsets, b11_loss_of_the_last_of_44032_rows) {
+TEST(Offsets, B11LossOfTheLastOf44032Rows) {
     constexpr i64 V = 50257;
     constexpr i64 rows = 44032;
     const test::SparseMemory memory(rows * V * 4);
@@ -68,13 +73,13 @@ TEST(Offsets, b11_loss_of_the_last_of_44032_rows) {
     mask.back() = 1;
     double loss = 0;
     double alone = 0;
-    ops::cross_entropy<float>({}, {memory.as<float>(), targets.data(), mask.data(), rows, V, V, V, 1.0,
-                                   ops::Gradient::none, &loss});
+    ops::cross_entropy<float>(
+        {}, {memory.as<float>(), targets.data(), mask.data(), rows, V, V, V, 1.0, ops::Gradient::none, &loss});
     ops::cross_entropy<float>({}, {row.data(), targets.data(), nullptr, 1, V, V, V, 1.0, ops::Gradient::none, &alone});
     EXPECT_EQ(loss, alone);
 }
 
-TEST(Offsets, b11_add_bias_beyond_2_to_32) {
+TEST(Offsets, B11AddBiasBeyond2To32) {
     constexpr i64 stride = (i64{1} << 32) + 999;
     const test::SparseMemory memory((stride + 7) * 4);
     if (!memory.valid()) {
@@ -86,7 +91,7 @@ TEST(Offsets, b11_add_bias_beyond_2_to_32) {
 }
 
 // The last row of a token table of 2^31 + elements (a table of 2^21 words, 1031 wide).
-TEST(Offsets, b11_embedding_table_beyond_2_to_31) {
+TEST(Offsets, B11EmbeddingTableBeyond2To31) {
     constexpr i64 words = i64{1} << 21;
     constexpr i64 C = 1031;
     const test::SparseMemory memory(words * C * 4);
@@ -100,13 +105,13 @@ TEST(Offsets, b11_embedding_table_beyond_2_to_31) {
     auto y = test::poisoned<float>(C);
     ops::embedding_forward<float>({}, {y.data(), memory.as<float>(), nullptr, &token, &position, 1, 1, C, nullptr, {}});
     EXPECT_EQ(y, row);
-    ops::embedding_backward<float>({}, {memory.as<float>(), nullptr, row.data(), &token, &position, 1, 1, C, words,
-                                        nullptr, {}});
+    ops::embedding_backward<float>(
+        {}, {memory.as<float>(), nullptr, row.data(), &token, &position, 1, 1, C, words, nullptr, {}});
     EXPECT_EQ(memory.as<float>()[row_offset(words - 1, C) + C - 1], 2 * row[C - 1]);
 }
 
 // A gradient buffer of more than 2^31 elements whose pages are all the shared page of zeros, except the last.
-TEST(Offsets, b11_norm_of_more_than_2_to_31_elements) {
+TEST(Offsets, B11NormOfMoreThan2To31Elements) {
     constexpr i64 n = (i64{1} << 31) + 5000;
     const test::SparseMemory memory(n * 4);
     if (!memory.valid()) {

@@ -37,9 +37,9 @@ template <class T>
 std::vector<std::vector<double>> wanted(const Tensors<T>& in, double lr_factor, double decay) {
     std::vector<std::vector<double>> out(3);
     for (std::size_t i = 0; i < in.w.size(); ++i) {
-        const reference::State s = reference::adamw({static_cast<double>(in.w[i]), static_cast<double>(in.m[i]),
-                                                     static_cast<double>(in.v[i])},
-                                                    static_cast<double>(in.g[i]), scalars(), lr_factor, decay);
+        const reference::State s =
+            reference::adamw({static_cast<double>(in.w[i]), static_cast<double>(in.m[i]), static_cast<double>(in.v[i])},
+                             static_cast<double>(in.g[i]), scalars(), lr_factor, decay);
         out[0].push_back(s.w);
         out[1].push_back(s.m);
         out[2].push_back(s.v);
@@ -47,7 +47,7 @@ std::vector<std::vector<double>> wanted(const Tensors<T>& in, double lr_factor, 
     return out;
 }
 
-TYPED_TEST(OptimizerTest, adamw_equals_the_reference) {
+TYPED_TEST(OptimizerTest, AdamwEqualsTheReference) {
     for (const i64 n : {i64{1}, i64{15}, i64{4097}, i64{50001}}) {
         for (const double decay : {0.0, 0.1}) {
             Tensors<TypeParam> in(n);
@@ -63,7 +63,7 @@ TYPED_TEST(OptimizerTest, adamw_equals_the_reference) {
 }
 
 // A zero gradient with zero moments leaves only the decoupled decay: w (1 - lr decay), moments stay 0.
-TYPED_TEST(OptimizerTest, decay_is_decoupled_from_the_gradient) {
+TYPED_TEST(OptimizerTest, DecayIsDecoupledFromTheGradient) {
     std::vector<TypeParam> w{1, -2, 0.5};
     std::vector<TypeParam> m(3);
     std::vector<TypeParam> v(3);
@@ -75,7 +75,7 @@ TYPED_TEST(OptimizerTest, decay_is_decoupled_from_the_gradient) {
 }
 
 // Two steps by hand, b1 = b2 = 0, epsilon 0: the update is sign(g).
-TYPED_TEST(OptimizerTest, without_memory_the_step_is_the_sign) {
+TYPED_TEST(OptimizerTest, WithoutMemoryTheStepIsTheSign) {
     ops::StepScalars s;
     s.lr = 0.25;
     s.beta1 = s.beta2 = 0;
@@ -90,7 +90,7 @@ TYPED_TEST(OptimizerTest, without_memory_the_step_is_the_sign) {
     EXPECT_EQ(w, (std::vector<TypeParam>{0.5, 1.5}));
 }
 
-TYPED_TEST(OptimizerTest, sgd_equals_the_reference) {
+TYPED_TEST(OptimizerTest, SgdEqualsTheReference) {
     Tensors<TypeParam> in(10007);
     std::vector<double> want_w;
     std::vector<double> want_m;
@@ -105,7 +105,7 @@ TYPED_TEST(OptimizerTest, sgd_equals_the_reference) {
     test::expect_near(in.m, want_m, 4 * test::roundoff<TypeParam>());
 }
 
-TYPED_TEST(OptimizerTest, sgd_without_momentum_needs_no_memory) {
+TYPED_TEST(OptimizerTest, SgdWithoutMomentumNeedsNoMemory) {
     std::vector<TypeParam> w{1, 2};
     const std::vector<TypeParam> g{4, -8};
     ops::StepScalars s;
@@ -117,11 +117,11 @@ TYPED_TEST(OptimizerTest, sgd_without_momentum_needs_no_memory) {
     EXPECT_THROW(ops::sgd<TypeParam>({}, {w.data(), nullptr, g.data(), 2, s, 1, 0}), Error);
 }
 
-TYPED_TEST(OptimizerTest, any_cut_and_number_of_threads_gives_the_same_bits) {
+TYPED_TEST(OptimizerTest, AnyCutAndNumberOfThreadsGivesTheSameBits) {
     Tensors<TypeParam> whole(40003);
     auto cut = whole;
-    ops::adamw<TypeParam>({}, {whole.w.data(), whole.m.data(), whole.v.data(), whole.g.data(), 40003, scalars(), 1,
-                               0.1});
+    ops::adamw<TypeParam>({},
+                          {whole.w.data(), whole.m.data(), whole.v.data(), whole.g.data(), 40003, scalars(), 1, 0.1});
     const test::Threads threads(3);
     for (const auto& [first, last] : {std::pair<i64, i64>{0, 13}, {13, 8191}, {8191, 40003}}) {
         ops::adamw<TypeParam>({}, {cut.w.data() + first, cut.m.data() + first, cut.v.data() + first,
@@ -132,7 +132,7 @@ TYPED_TEST(OptimizerTest, any_cut_and_number_of_threads_gives_the_same_bits) {
     EXPECT_EQ(whole.v, cut.v);
 }
 
-TEST(Optimizer, cuda_is_refused_by_name) {
+TEST(Optimizer, CudaIsRefusedByName) {
     EXPECT_THROW(ops::adamw<float>({Backend::cuda, nullptr}, {}), Error);
     EXPECT_THROW(ops::sgd<float>({Backend::cuda, nullptr}, {}), Error);
 }

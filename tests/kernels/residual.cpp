@@ -14,7 +14,9 @@ constexpr i64 B = 3;
 constexpr i64 length = 5;
 const std::vector<i64> samples{6, 0, 1234567};
 
-ops::DropoutSpec drop(double p) { return {p, 77, 10, 3}; }
+ops::DropoutSpec drop(double p) {
+    return {p, 77, 10, 3};
+}
 
 template <class T>
 void check_forward(i64 C, double p, bool with_bias) {
@@ -23,16 +25,16 @@ void check_forward(i64 C, double p, bool with_bias) {
     const auto bias = test::random_values<T>(C, 3);
     const i64* sample = p > 0 ? samples.data() : nullptr;
     auto y = test::poisoned<T>(B * length * C);
-    ops::residual_forward<T>({}, {y.data(), x.data(), branch.data(), with_bias ? bias.data() : nullptr, B, length, C,
-                                  sample, drop(p)});
+    ops::residual_forward<T>(
+        {}, {y.data(), x.data(), branch.data(), with_bias ? bias.data() : nullptr, B, length, C, sample, drop(p)});
     const auto want =
         reference::residual_forward({B, length, C, sample, drop(p)}, test::to_double(x), test::to_double(branch),
                                     with_bias ? test::to_double(bias) : std::vector<double>{});
     // Two sums, a rounded factor and a product of values below 1 + 2 / (1 - p).
     test::expect_near(y, want, 4 * test::roundoff<T>(), 1 + 2 / (1 - p));
     auto in_place = x;
-    ops::residual_forward<T>({}, {in_place.data(), in_place.data(), branch.data(), with_bias ? bias.data() : nullptr,
-                                  B, length, C, sample, drop(p)});
+    ops::residual_forward<T>({}, {in_place.data(), in_place.data(), branch.data(), with_bias ? bias.data() : nullptr, B,
+                                  length, C, sample, drop(p)});
     EXPECT_EQ(in_place, y);
     in_place = branch;
     ops::residual_forward<T>({}, {in_place.data(), x.data(), in_place.data(), with_bias ? bias.data() : nullptr, B,
@@ -40,7 +42,7 @@ void check_forward(i64 C, double p, bool with_bias) {
     EXPECT_EQ(in_place, y);
 }
 
-TYPED_TEST(ResidualTest, forward_equals_the_reference_and_works_in_place) {
+TYPED_TEST(ResidualTest, ForwardEqualsTheReferenceAndWorksInPlace) {
     for (const i64 C : {i64{1}, i64{39}, i64{1100}}) {
         for (const double p : {0.0, 0.25}) {
             check_forward<TypeParam>(C, p, true);
@@ -49,20 +51,19 @@ TYPED_TEST(ResidualTest, forward_equals_the_reference_and_works_in_place) {
     }
 }
 
-TYPED_TEST(ResidualTest, backward_uses_the_mask_of_the_forward_pass) {
+TYPED_TEST(ResidualTest, BackwardUsesTheMaskOfTheForwardPass) {
     for (const i64 C : {i64{3}, i64{39}, i64{1100}}) {
         auto d_y = test::random_values<TypeParam>(B * length * C, 4);
         auto d_branch = test::poisoned<TypeParam>(B * length * C);
         ops::dropout_backward<TypeParam>({}, {d_branch.data(), d_y.data(), B, length, C, samples.data(), drop(0.4)});
-        const auto want =
-            reference::dropout_backward({B, length, C, samples.data(), drop(0.4)}, test::to_double(d_y));
+        const auto want = reference::dropout_backward({B, length, C, samples.data(), drop(0.4)}, test::to_double(d_y));
         test::expect_near(d_branch, want, 2 * test::roundoff<TypeParam>(), 2);  // a rounded factor and a product
         ops::dropout_backward<TypeParam>({}, {d_y.data(), d_y.data(), B, length, C, samples.data(), drop(0.4)});
         EXPECT_EQ(d_y, d_branch);
     }
 }
 
-TYPED_TEST(ResidualTest, no_dropout_hands_the_gradient_on) {
+TYPED_TEST(ResidualTest, NoDropoutHandsTheGradientOn) {
     const auto d_y = test::random_values<TypeParam>(B * length * 9, 4);
     auto d_branch = test::poisoned<TypeParam>(B * length * 9);
     ops::dropout_backward<TypeParam>({}, {d_branch.data(), d_y.data(), B, length, 9, nullptr, drop(0)});
@@ -70,7 +71,7 @@ TYPED_TEST(ResidualTest, no_dropout_hands_the_gradient_on) {
 }
 
 // The mask belongs to the sample, not to its place in the micro-batch: any cut gives the same rows.
-TYPED_TEST(ResidualTest, the_mask_follows_the_sample) {
+TYPED_TEST(ResidualTest, TheMaskFollowsTheSample) {
     const i64 C = 50;
     const std::vector<TypeParam> ones(static_cast<std::size_t>(B * length * C), TypeParam{1});
     std::vector<TypeParam> together(ones.size());
@@ -82,7 +83,7 @@ TYPED_TEST(ResidualTest, the_mask_follows_the_sample) {
     }
 }
 
-TYPED_TEST(ResidualTest, a_dropped_element_is_zero_whatever_it_was) {
+TYPED_TEST(ResidualTest, ADroppedElementIsZeroWhateverItWas) {
     const i64 C = 64;
     const std::vector<TypeParam> nans = test::poisoned<TypeParam>(C);
     std::vector<TypeParam> out(C);
@@ -96,7 +97,7 @@ TYPED_TEST(ResidualTest, a_dropped_element_is_zero_whatever_it_was) {
 }
 
 // sum(w * y) is linear in the branch: the difference quotient is the gradient up to rounding.
-TEST(Residual, finite_differences) {
+TEST(Residual, FiniteDifferences) {
     const i64 C = 11;
     const auto x = test::random_values<double>(B * length * C, 1);
     auto branch = test::random_values<double>(B * length * C, 2);
@@ -105,8 +106,8 @@ TEST(Residual, finite_differences) {
     ops::dropout_backward<double>({}, {gradient.data(), w.data(), B, length, C, samples.data(), drop(0.3)});
     const auto objective = [&] {
         std::vector<double> y(w.size());
-        ops::residual_forward<double>({}, {y.data(), x.data(), branch.data(), nullptr, B, length, C, samples.data(),
-                                           drop(0.3)});
+        ops::residual_forward<double>(
+            {}, {y.data(), x.data(), branch.data(), nullptr, B, length, C, samples.data(), drop(0.3)});
         double sum = 0;
         for (std::size_t i = 0; i < y.size(); ++i) {
             sum += w[i] * y[i];
@@ -124,7 +125,7 @@ TEST(Residual, finite_differences) {
     }
 }
 
-TYPED_TEST(ResidualTest, add_bias_keeps_to_its_columns) {
+TYPED_TEST(ResidualTest, AddBiasKeepsToItsColumns) {
     const i64 rows = 6;
     const i64 cols = 13;
     const i64 ld = 17;
@@ -140,7 +141,7 @@ TYPED_TEST(ResidualTest, add_bias_keeps_to_its_columns) {
     EXPECT_EQ(y, after);
 }
 
-TEST(Residual, cuda_is_refused_by_name) {
+TEST(Residual, CudaIsRefusedByName) {
     EXPECT_THROW(ops::residual_forward<float>({Backend::cuda, nullptr}, {}), Error);
     EXPECT_THROW(ops::dropout_backward<float>({Backend::cuda, nullptr}, {}), Error);
     EXPECT_THROW(ops::add_bias<float>({Backend::cuda, nullptr}, {}), Error);

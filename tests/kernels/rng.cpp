@@ -1,20 +1,20 @@
 #include "kernels/common/rng.h"
 
-#include <gtest/gtest.h>
-
 #include <array>
 #include <cmath>
+#include <gtest/gtest.h>
 #include <vector>
 
 #include "kernels/common/hash.h"
 #include "kernels/cpu/dropout.h"
+
 #include "tests/kernels/support.h"
 
 namespace ogrom {
 namespace {
 
 // Known answers of Random123's kat_vectors for philox4x32-10.
-TEST(Rng, philox_known_answers) {
+TEST(Rng, PhiloxKnownAnswers) {
     const PhiloxBlock zero = philox({{0, 0, 0, 0}}, {0, 0});
     const PhiloxBlock ones = philox({{~0U, ~0U, ~0U, ~0U}}, {~0U, ~0U});
     const PhiloxBlock pi = philox({{0x243f6a88U, 0x85a308d3U, 0x13198a2eU, 0x03707344U}}, {0xa4093822U, 0x299f31d0U});
@@ -28,7 +28,7 @@ TEST(Rng, philox_known_answers) {
     }
 }
 
-TEST(Rng, counter_and_key_layout) {
+TEST(Rng, CounterAndKeyLayout) {
     const u64 index = (u64{5} << 34) + 4 * 9 + 2;  // block 5 * 2^32 + 9, word 2
     const u64 seed = (u64{0x1234} << 32) | 0x5678;
     EXPECT_EQ(random_word(seed, 11, 22, index), philox({{9, 5, 11, 22}}, {0x5678, 0x1234}).word[2]);
@@ -36,14 +36,14 @@ TEST(Rng, counter_and_key_layout) {
     EXPECT_EQ(random_u64(seed, 11, 22, 7), block.word[2] | (u64{block.word[3]} << 32));
 }
 
-TEST(Rng, uniform_stays_below_one) {
+TEST(Rng, UniformStaysBelowOne) {
     EXPECT_EQ(uniform(0), 0.0);
     EXPECT_EQ(uniform24(0), 0.0F);
     EXPECT_EQ(uniform(~0U), 1.0 - 0x1p-32);
     EXPECT_EQ(uniform24(~0U), 1.0F - 0x1p-24F);
 }
 
-TEST(Rng, dropout_threshold_equals_the_compare_in_double) {
+TEST(Rng, DropoutThresholdEqualsTheCompareInDouble) {
     for (const double p : {0.0, 1e-12, 0x1p-32, 0.1, 0.25, 0.5, 0.9, 0.999999}) {
         const u32 threshold = dropout_threshold(p);
         for (i64 d = -2; d <= 2; ++d) {
@@ -55,7 +55,7 @@ TEST(Rng, dropout_threshold_equals_the_compare_in_double) {
     EXPECT_EQ(dropout_threshold(1 - 0x1p-40), 0xFFFFFFFFU);
 }
 
-TEST(Rng, vectorised_words_equal_the_scalar_ones) {
+TEST(Rng, VectorisedWordsEqualTheScalarOnes) {
     const ops::DropoutSpec spec{0.1, 0xDEADBEEF12345678ULL, 7, 99};
     for (const i64 first : {i64{0}, i64{1}, i64{2}, i64{3}, i64{1021}, (i64{1} << 34) - 5, (i64{1} << 40) + 3}) {
         for (const i64 n : {1, 2, 3, 4, 31, 32, 33, 67, 515}) {
@@ -69,7 +69,7 @@ TEST(Rng, vectorised_words_equal_the_scalar_ones) {
     }
 }
 
-TEST(Rng, kept_share_is_one_minus_p) {
+TEST(Rng, KeptShareIsOneMinusP) {
     constexpr i64 n = 1 << 20;
     std::vector<float> factors(n);
     for (const double p : {0.1, 0.5, 0.9}) {
@@ -83,9 +83,9 @@ TEST(Rng, kept_share_is_one_minus_p) {
 
 // Phi(inverse_normal(p)) = p: erfc is exact to a few ulp; a relative error e of z moves log Phi by about z^2 e, so at
 // |z| <= 8.3 and e = 1e-15 the bound is 70 * 1e-15, doubled for erfc.
-TEST(Rng, inverse_normal_inverts_the_distribution_function) {
-    for (const double p : {0x1p-53, 1e-15, 1e-12, 1e-9, 0x1p-33, 1e-7, 1e-5, 1e-3, 0.01, 0.0749, 0.075, 0.0751, 0.2,
-                           0.4, 0.49999, 0.5, 0.7, 0.9249, 0.9251, 0.99, 0.999999}) {
+TEST(Rng, InverseNormalInvertsTheDistributionFunction) {
+    for (const double p : {0x1p-53, 1e-15, 1e-12, 1e-9,    0x1p-33, 1e-7, 1e-5,   1e-3,   0.01, 0.0749,  0.075,
+                           0.0751,  0.2,   0.4,   0.49999, 0.5,     0.7,  0.9249, 0.9251, 0.99, 0.999999}) {
         const double back = 0.5 * std::erfc(-inverse_normal(p) / std::sqrt(2.0));
         EXPECT_NEAR(back / p, 1.0, 1.5e-13) << p;
     }
@@ -93,14 +93,15 @@ TEST(Rng, inverse_normal_inverts_the_distribution_function) {
     EXPECT_EQ(inverse_normal(0.25), -inverse_normal(0.75));
 }
 
-TEST(Rng, portable_log_agrees_with_the_library) {
+TEST(Rng, PortableLogAgreesWithTheLibrary) {
     // 2 ulp of the result, or of the argument's own rounding near 1.
-    for (const double x : {1e-300, 1e-9, 0.01, 0.5, 0.70710678, 0.7071068, 0.99, 1.0, 1.0001, 1.4142135, 1.4142136, 3.0, 1e10}) {
+    for (const double x :
+         {1e-300, 1e-9, 0.01, 0.5, 0.70710678, 0.7071068, 0.99, 1.0, 1.0001, 1.4142135, 1.4142136, 3.0, 1e10}) {
         EXPECT_NEAR(rng_detail::portable_log(x), std::log(x), 4.5e-16 * std::max(std::abs(std::log(x)), 0.01)) << x;
     }
 }
 
-TEST(Rng, normal_moments_and_tails) {
+TEST(Rng, NormalMomentsAndTails) {
     constexpr i64 n = 1 << 21;
     double sum = 0;
     double square = 0;
@@ -129,7 +130,7 @@ TEST(Rng, normal_moments_and_tails) {
     EXPECT_EQ(normal_of(0), -normal_of(~0U));
 }
 
-TEST(Rng, normal_by_index_equals_the_block_form) {
+TEST(Rng, NormalByIndexEqualsTheBlockForm) {
     double z[4];
     normals_at(5, 6, 1000, z);
     for (u64 i = 0; i < 4; ++i) {
@@ -141,7 +142,7 @@ TEST(Rng, normal_by_index_equals_the_block_form) {
 
 // The bits are a contract: every compiler, instruction set and device gives these. (Made with GCC 12; clang 14 and
 // unoptimised builds agree.)
-TEST(Rng, normal_bits_are_pinned) {
+TEST(Rng, NormalBitsArePinned) {
     u64 hash = 0;
     for (u64 i = 0; i < 100000; ++i) {
         const u64 bits = std::bit_cast<u64>(normal_at(1234, 17, i));

@@ -1,8 +1,7 @@
 // Address space without memory behind it until it is touched: lets a test place a row beyond 2^31 or 2^32 elements.
 #pragma once
-#include <sys/mman.h>
-
 #include <cstddef>
+#include <sys/mman.h>
 
 #include "kernels/common/extents.h"
 

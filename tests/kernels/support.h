@@ -1,11 +1,10 @@
 // Helpers of the kernel tests: repeatable inputs, poisoned outputs, comparison with the reference, thread counts.
 #pragma once
-#include <gtest/gtest.h>
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
+#include <gtest/gtest.h>
 #include <limits>
+#include <omp.h>
 #include <vector>
 
 #include "kernels/common/rng.h"

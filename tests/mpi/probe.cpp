@@ -92,6 +92,23 @@ int work(Session& session, const std::string& mode, int culprit) {
     return 0;
 }
 
+// As in main.cpp: the single catch ends the job on every rank. What is no std::exception passes the session.
+int job(const std::string& mode, int culprit, double timeout_s) {
+    std::unique_ptr<Session> session;
+    try {
+        session = std::make_unique<Session>(Session::Options{.timeout_s = timeout_s});
+        return work(*session, mode, culprit);
+    } catch (const Error& error) {
+        if (session != nullptr) {
+            session->abort(error);
+        }
+        if (prints_for_launch()) {
+            std::fprintf(stderr, "ogrom: %s\n", error.what());
+        }
+        return static_cast<int>(error.code());
+    }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -102,17 +119,9 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "ogrom: left before MPI\n");
         return static_cast<int>(ExitCode::data);
     }
-    std::unique_ptr<Session> session;
     try {
-        session = std::make_unique<Session>(Session::Options{.timeout_s = argc > 3 ? std::atof(argv[3]) : 20});
-        return work(*session, mode, culprit);
-    } catch (const Error& error) {
-        if (session != nullptr) {
-            session->abort(error);
-        }
-        if (prints_for_launch()) {
-            std::fprintf(stderr, "ogrom: %s\n", error.what());
-        }
-        return static_cast<int>(error.code());
+        return job(mode, culprit, argc > 3 ? std::atof(argv[3]) : 20);
+    } catch (int) {
+        return 1;
     }
 }

@@ -18,8 +18,7 @@ inline std::vector<double> residual_forward(const Residual& s, const std::vector
     for (i64 r = 0; r < s.B * s.T; ++r) {
         for (i64 c = 0; c < s.C; ++c) {
             const double value = branch[r * s.C + c] + (bias.empty() ? 0 : bias[c]);
-            y[r * s.C + c] =
-                x[r * s.C + c] + value * dropout_factor(s.dropout, element_of(s.sample, r, s.T, s.C, c));
+            y[r * s.C + c] = x[r * s.C + c] + value * dropout_factor(s.dropout, element_of(s.sample, r, s.T, s.C, c));
         }
     }
     return y;
@@ -29,8 +28,7 @@ inline std::vector<double> dropout_backward(const Residual& s, const std::vector
     std::vector<double> d_branch(d_y.size());
     for (i64 r = 0; r < s.B * s.T; ++r) {
         for (i64 c = 0; c < s.C; ++c) {
-            d_branch[r * s.C + c] =
-                d_y[r * s.C + c] * dropout_factor(s.dropout, element_of(s.sample, r, s.T, s.C, c));
+            d_branch[r * s.C + c] = d_y[r * s.C + c] * dropout_factor(s.dropout, element_of(s.sample, r, s.T, s.C, c));
         }
     }
     return d_branch;

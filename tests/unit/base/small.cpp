@@ -60,6 +60,7 @@ TEST(Version, NamesTheBuild) {
     EXPECT_TRUE(std::regex_match(info.git, std::regex(R"(unknown|[0-9a-f]{40}(-dirty)?)"))) << info.git;
     EXPECT_NE(info.flags.find("-march=" + info.march), std::string::npos) << info.flags;
     EXPECT_FALSE(info.compiler.empty());
+    EXPECT_TRUE(version_text().starts_with("ogrom " + info.program + "\ncommit " + info.git)) << version_text();
     for (const auto& [name, version] : base_library_versions()) {
         EXPECT_FALSE(name.empty());
         EXPECT_NE(version.find_first_of("0123456789"), std::string::npos) << name << " " << version;

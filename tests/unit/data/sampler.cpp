@@ -23,7 +23,7 @@ struct Set {
         data.tokenizer = "byte";
         data.seed = 5;
     }
-    [[nodiscard]] Sampler open(SplitPart part = SplitPart::train) const { return {data, T, 257, part}; }
+    Sampler open(SplitPart part = SplitPart::train) const { return {data, T, 257, part}; }
 };
 
 std::vector<std::int32_t> ids_of(const Sampler& sampler, i64 n) {
@@ -160,6 +160,7 @@ TEST(Sampler, SeedChoosesTheOrderAndNothingElseDoes) {
     ids_of(sampler, 12 * S);
     EXPECT_EQ(ids_of(sampler, 7 * S + 3), late);
     EXPECT_EQ(ids_of(sampler, 0), first[0]);
+    EXPECT_EQ(ids_of(sampler, i64{1} << 50).size(), static_cast<std::size_t>(T + 1)) << "epochs x documents > 2^31";
 }
 
 TEST(Sampler, CursorIsACountOfSamples) {

@@ -1,5 +1,6 @@
 #include "tests/unit/io/support.h"
 
+#include <omp.h>
 #include <unistd.h>
 
 #include <barrier>
@@ -92,6 +93,7 @@ SmallState<T>::SmallState(const ModelConfig& described)
       weights(static_cast<std::size_t>(layout.size())),
       moment1(weights.size()),
       moment2(weights.size()) {
+    omp_set_num_threads(1);  // of the calling thread: ranks are threads here, and the state is small
     fill();
 }
 

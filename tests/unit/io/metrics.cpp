@@ -1,0 +1,175 @@
+#include "src/io/metrics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "src/base/file.h"
+#include "src/io/hdf5.h"
+#include "src/io/io_thread.h"
+#include "src/io/metrics_csv.h"
+#include "tests/unit/io/support.h"
+
+namespace ogrom {
+namespace {
+
+using test::Folder;
+
+// Every field has a value of its own, none of them short in decimal.
+StepMetrics row_of(i64 step) {
+    StepMetrics row;
+    row.step = step;
+    double next = 1.0 / 3.0 + static_cast<double>(step);
+    for (const MetricsColumn& column : metrics_columns()) {
+        if (column.kind == MetricsColumn::Kind::real) {
+            row.*column.real = next *= 1.1;
+        } else if (column.kind == MetricsColumn::Kind::integer && std::string(column.name) != "step") {
+            row.*column.integer = (i64{1} << 40) + static_cast<i64>(next *= 1.1);
+        }
+    }
+    row.skipped = step % 2 == 0;
+    if (step % 3 == 0) {
+        row.valid_loss = next;
+    }
+    return row;
+}
+
+std::vector<i64> steps_of(const std::vector<StepMetrics>& rows) {
+    std::vector<i64> steps;
+    for (const StepMetrics& row : rows) {
+        steps.push_back(row.step);
+    }
+    return steps;
+}
+
+TEST(MetricsCsv, RowsComeBackToTheBit) {
+    const Folder folder;
+    Metrics metrics(folder.path(), 0);
+    for (i64 step = 1; step <= 6; ++step) {
+        metrics.row(row_of(step));
+    }
+    const std::vector<StepMetrics> rows = metrics.read();
+    ASSERT_EQ(rows.size(), 6u);
+    for (const StepMetrics& row : rows) {
+        EXPECT_EQ(metrics_line(row), metrics_line(row_of(row.step)));
+        EXPECT_EQ(row.loss, row_of(row.step).loss);
+        EXPECT_EQ(row.memory_bytes, row_of(row.step).memory_bytes);
+        EXPECT_EQ(row.skipped, row.step % 2 == 0);
+        EXPECT_EQ(row.valid_loss.has_value(), row.step % 3 == 0);
+    }
+    StepMetrics odd;
+    odd.loss = NAN;
+    odd.gradient_norm = INFINITY;
+    metrics.row(odd);
+    EXPECT_TRUE(std::isnan(metrics.read().back().loss));
+    EXPECT_TRUE(std::isinf(metrics.read().back().gradient_norm));
+}
+
+TEST(MetricsCsv, ResumeCutsWhatCameAfterTheCheckpoint) {
+    const Folder folder;
+    {
+        Metrics metrics(folder.path(), 0);
+        for (i64 step = 1; step <= 5; ++step) {
+            metrics.row(row_of(step));
+        }
+    }
+    {
+        Metrics metrics(folder.path(), 3);
+        EXPECT_EQ(steps_of(metrics.read()), (std::vector<i64>{1, 2, 3}));
+        metrics.row(row_of(4));
+        EXPECT_EQ(steps_of(metrics.read()), (std::vector<i64>{1, 2, 3, 4}));
+    }
+    EXPECT_EQ(Metrics(folder.path(), 0).read().size(), 0u);  // a fresh run starts anew
+}
+
+TEST(MetricsCsv, ATornLastLineIsCutAndNothingElse) {
+    const Folder folder;
+    const std::string path = folder.path("metrics.csv");
+    {
+        Metrics metrics(folder.path(), 0);
+        metrics.row(row_of(1));
+        metrics.row(row_of(2));
+    }
+    const std::string whole = read_file(path, 1 << 20), torn = metrics_line(row_of(3));
+    for (std::size_t kept = 1; kept < torn.size(); ++kept) {
+        write_file_atomic(path, whole + torn.substr(0, kept));
+        ASSERT_EQ(steps_of(read_metrics_csv(path)), (std::vector<i64>{1, 2})) << kept;
+    }
+    Metrics metrics(folder.path(), 9);
+    metrics.row(row_of(3));
+    EXPECT_EQ(read_file(path, 1 << 20), whole + torn);
+}
+
+TEST(MetricsCsv, WhatIsNoRowIsNamedByFileAndLine) {
+    const Folder folder;
+    const std::string path = folder.path("metrics.csv");
+    const auto fault = [&](const std::string& text) {
+        write_file_atomic(path, text);
+        return test::fault_text([&] { read_metrics_csv(path); });
+    };
+    const std::string good = metrics_line(row_of(1));
+    EXPECT_NE(fault(metrics_head() + good + "1,2,3\n").find("metrics.csv:4: 3 columns"), std::string::npos);
+    EXPECT_NE(fault(metrics_head() + "x" + good).find("metrics.csv:3: 'x1' is not a number for step"), std::string::npos);
+    EXPECT_NE(fault("# ogrom metrics format=2\n" + good).find("metrics.csv:1: "), std::string::npos);
+}
+
+TEST(MetricsH5, EveryColumnIsADatasetOfOneValuePerStep) {
+    const Folder folder;
+    Metrics metrics(folder.path(), 0);
+    metrics.publish();  // no rows yet: an empty, readable file
+    for (i64 step = 1; step <= 6; ++step) {
+        metrics.row(row_of(step));
+        metrics.publish();
+    }
+    const std::string path = folder.path("metrics.h5");
+    on_io_thread([&] {
+        const h5::File file = h5::open_read(path);
+        EXPECT_EQ(h5::get_i64(file.get(), "format", path), 1);
+        for (const MetricsColumn& column : metrics_columns()) {
+            const h5::Dataset dataset = h5::open_dataset(file.get(), std::string("/metrics/") + column.name, path);
+            ASSERT_EQ(h5::shape(dataset.get(), path, column.name), std::vector<i64>{6});
+            EXPECT_EQ(h5::get_string(dataset.get(), "unit", path), column.unit);
+            std::vector<double> values(6, -1);
+            ASSERT_GE(H5Dread(dataset.get(), H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()), 0);
+            for (i64 i = 0; i < 6; ++i) {
+                const StepMetrics row = row_of(i + 1);
+                const double found = values[static_cast<std::size_t>(i)];
+                if (column.kind == MetricsColumn::Kind::real) {
+                    EXPECT_EQ(found, row.*column.real);
+                } else if (column.kind == MetricsColumn::Kind::integer) {
+                    EXPECT_EQ(found, static_cast<double>(row.*column.integer));
+                } else if (column.kind == MetricsColumn::Kind::flag) {
+                    EXPECT_EQ(found, row.skipped ? 1 : 0);
+                } else {
+                    EXPECT_TRUE(row.valid_loss ? found == *row.valid_loss : std::isnan(found));
+                }
+            }
+        }
+    });
+    EXPECT_EQ(list_directory(folder.path()), (std::vector<std::string>{"metrics.csv", "metrics.h5"}));
+}
+
+TEST(Events, OneJsonLineEach) {
+    const Folder folder;
+    append_event(folder.path(), 3, "node \"a\"", 7, "save", 4, "line one\nline two \xff");
+    append_event(folder.path(), 0, "b", 8, "train", 0, "");
+    std::ifstream file(folder.path("events.jsonl"));
+    std::string line;
+    ASSERT_TRUE(std::getline(file, line));
+    const auto event = nlohmann::json::parse(line);
+    EXPECT_EQ(event.at("rank"), 3);
+    EXPECT_EQ(event.at("host"), "node \"a\"");
+    EXPECT_EQ(event.at("step"), 7);
+    EXPECT_EQ(event.at("phase"), "save");
+    EXPECT_EQ(event.at("code"), 4);
+    EXPECT_EQ(event.at("text").get<std::string>().substr(0, 18), "line one\nline two ");
+    EXPECT_TRUE(event.at("time").get<std::string>().ends_with("Z"));
+    ASSERT_TRUE(std::getline(file, line));
+    EXPECT_EQ(nlohmann::json::parse(line).at("step"), 8);
+    EXPECT_FALSE(std::getline(file, line));
+}
+
+}  // namespace
+}  // namespace ogrom
