@@ -1,16 +1,16 @@
-// Attention at the shape of a 124M GPT (packed q|k|v rows): verified against the reference, then FLOP/s over causal pairs
-// (4 P D forward, 10 P D backward) and the fraction of the SGEMM rate of the same run.
+// Attention at the shape of a 124M GPT (packed q|k|v rows): verified against the reference, then FLOP/s over causal
+// pairs (4 P D forward, 10 P D backward) and the fraction of the SGEMM rate of the same run.
 #include "kernels/ops/attention.h"
 
 #include <benchmark/benchmark.h>
-#include <omp.h>
-
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <omp.h>
 
 #include "kernels/bench/limit.h"
 #include "kernels/common/rng.h"
+
 #include "tests/reference/attention.h"
 
 namespace ogrom::bench {
@@ -36,7 +36,10 @@ struct Problem {
         for (i64 b = 0; b < batch; ++b) {
             sample.push_back(b);
         }
-        shape = {.batch = batch, .queries = length, .keys = length, .heads = heads, .kv_heads = heads, .head_dim = depth};
+        shape.batch = batch;
+        shape.queries = shape.keys = length;
+        shape.heads = shape.kv_heads = heads;
+        shape.head_dim = depth;
         shape.query_stride = shape.key_stride = shape.value_stride = 3 * width;
         shape.query_batch_stride = shape.key_batch_stride = shape.value_batch_stride = 3 * width * length;
         shape.out_stride = width;
@@ -76,9 +79,7 @@ void verify() {
     Problem problem(1, 2, 333, 64, 0.1);
     problem.forward();
     problem.backward();
-    const auto at = [&](i64 first) {
-        return std::vector<double>(problem.qkv.begin() + first, problem.qkv.end());
-    };
+    const auto at = [&](i64 first) { return std::vector<double>(problem.qkv.begin() + first, problem.qkv.end()); };
     const reference::Attention attention(problem.shape, at(0), at(128), at(256));
     const auto want = attention.run(problem.out.size(), {problem.d_out.begin(), problem.d_out.end()});
     const auto compare = [](const char* name, const float* got, const std::vector<double>& expected) {

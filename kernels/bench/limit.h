@@ -1,8 +1,8 @@
-// The limit that products are measured against: OpenBLAS SGEMM 1024 x 3072 x 768, y = x w^T, with the threads of the run.
+// The limit that products are measured against: OpenBLAS SGEMM 1024 x 3072 x 768, y = x w^T, with the threads of the
+// run.
 #pragma once
-#include <cblas.h>
-
 #include <algorithm>
+#include <cblas.h>
 #include <chrono>
 #include <vector>
 

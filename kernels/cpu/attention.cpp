@@ -1,10 +1,10 @@
-// in: q, k, v (and o, lse, do) rows in host memory; out: o, lse (and dq, dk, dv). This file deals (sample, key head, range) to
-// threads and draws dropout; the arithmetic is in attention_forward.h and attention_backward.h, one copy per instruction set.
+// in: q, k, v (and o, lse, do) rows in host memory; out: o, lse (and dq, dk, dv). This file deals (sample, key head,
+// range) to threads and draws dropout; the arithmetic is in attention_forward.h and attention_backward.h, one copy per
+// instruction set.
 #include "kernels/ops/attention.h"
 
-#include <omp.h>
-
 #include <algorithm>
+#include <omp.h>
 #include <vector>
 
 #include "kernels/common/fault.h"
@@ -112,8 +112,8 @@ std::vector<Piece> forward_pieces(const AttentionShape& shape, int threads) {
     return pieces;
 }
 
-// One piece makes all gradients of a (sample, key head) at five products a tile. With fewer of those than threads, keys and
-// queries are dealt apart: seven products, the same bits.
+// One piece makes all gradients of a (sample, key head) at five products a tile. With fewer of those than threads, keys
+// and queries are dealt apart: seven products, the same bits.
 std::vector<Piece> backward_pieces(const AttentionShape& shape, int threads) {
     std::vector<Piece> pieces;
     const bool enough = shape.batch * shape.kv_heads >= threads;

@@ -1,5 +1,5 @@
-// Attention for processors with AVX-512: 32 registers hold a tile of 12 rows x 2 vectors. Compiled with -march=x86-64-v4
-// and called only where the processor has it.
+// Attention for processors with AVX-512: 32 registers hold a tile of 12 rows x 2 vectors. Compiled with
+// -march=x86-64-v4 and called only where the processor has it.
 #include "kernels/cpu/attention_backward.h"
 #include "kernels/cpu/attention_forward.h"
 

@@ -2,8 +2,8 @@
 // instruction-set files only. With m the dropout factor (1 without dropout), per block of queries and block of keys:
 //   p = 2^(log2(e) (scale q k^T - lse)) ;  dp = do v^T ;  ds = p (m dp - delta),  delta_i = do_i . o_i
 //   dv += (m p)^T do ;  dk += ds^T q ;  dq += ds k           (scale is applied when dq and dk are written)
-// d_k and d_v add heads of the group, then blocks of queries, in ascending order; d_q adds blocks of keys in ascending order:
-// the bits do not depend on how queries or keys are dealt to threads.
+// d_k and d_v add heads of the group, then blocks of queries, in ascending order; d_q adds blocks of keys in ascending
+// order: the bits do not depend on how queries or keys are dealt to threads.
 #pragma once
 #include "kernels/cpu/attention_dropout.h"
 #include "kernels/cpu/attention_tiles.h"
@@ -15,9 +15,9 @@ template <class S>
 struct BackwardSpace {
     using T = typename S::Scalar;
     i64 width;
-    T *keys, *values;              // k^T and v^T in panels, from key_begin on
+    T *keys, *values;                 // k^T and v^T in panels, from key_begin on
     T *key_rows, *d_keys, *d_values;  // rows of `width`, from key_begin on
-    T *query, *d_out;              // interleaved rows of the block of queries
+    T *query, *d_out;                 // interleaved rows of the block of queries
     T *query_rows, *d_out_rows, *d_query;
     T *lse, *delta;
     T *p, *ds;  // tiles [attention_block][tile_stride]: m p, and ds

@@ -1,5 +1,6 @@
 // Dropout factors of attention rows, Bytes / 8 Philox blocks at a time (four elements each); the numbers are those of
-// kernels/common/rng.h. Included by the instruction-set files only: it takes constants from rng.h and calls none of its functions.
+// kernels/common/rng.h. Included by the instruction-set files only: it takes constants from rng.h and calls none of its
+// functions.
 #pragma once
 #include <immintrin.h>
 
@@ -79,11 +80,11 @@ template <class S>
 const typename S::Scalar* dropout_factors(const AttentionJob<typename S::Scalar>& job, i64 head, i64 query, i64 key,
                                           i64 count, typename S::Scalar* buffer) {
     using T = typename S::Scalar;
-    using Philox = PhiloxLanes<S::lanes * static_cast<int>(sizeof(T))>;
+    using Philox = PhiloxLanes<S::lanes* static_cast<int>(sizeof(T))>;
     constexpr i64 chunk = 4 * Philox::lanes;
     const auto& d = job.dropout;
-    const u64 element = d.first + static_cast<u64>(head) * d.head_step + static_cast<u64>(query) * d.query_step +
-                        static_cast<u64>(key);
+    const u64 element =
+        d.first + static_cast<u64>(head) * d.head_step + static_cast<u64>(query) * d.query_step + static_cast<u64>(key);
     const auto shift = static_cast<i64>(element & 3);
     const T kept = d.kept;
     for (i64 done = 0; done < shift + count; done += chunk) {

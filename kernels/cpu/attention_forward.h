@@ -12,11 +12,11 @@ namespace {
 template <class S>
 struct ForwardSpace {
     using T = typename S::Scalar;
-    i64 width;             // head_dim padded to whole vectors
-    T *keys, *values;      // k^T in panels, v in rows of `width`, from key 0 on
-    T *query, *out;        // the block: interleaved q, rows of o
-    T *highest, *sum;      // m and l of each row of the block
-    T *scores, *factors;   // one row group of s and p; dropout factors of a row
+    i64 width;            // head_dim padded to whole vectors
+    T *keys, *values;     // k^T in panels, v in rows of `width`, from key 0 on
+    T *query, *out;       // the block: interleaved q, rows of o
+    T *highest, *sum;     // m and l of each row of the block
+    T *scores, *factors;  // one row group of s and p; dropout factors of a row
 
     explicit ForwardSpace(const AttentionJob<T>& job) : width(round_up(job.head_dim, S::lanes)) {
         const i64 keys_padded = round_up(job.key_end, S::panel);

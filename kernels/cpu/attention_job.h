@@ -1,6 +1,7 @@
-// Inside of ops/attention on the CPU: one piece of work (one sample, one key head, a range of queries and keys) as plain data,
-// and the table of functions that the instruction-set files fill. Those files are compiled with wider -march than the rest,
-// so this header holds no inline code that the linker could merge into a binary for a smaller machine.
+// Inside of ops/attention on the CPU: one piece of work (one sample, one key head, a range of queries and keys) as
+// plain data, and the table of functions that the instruction-set files fill. Those files are compiled with wider
+// -march than the rest, so this header holds no inline code that the linker could merge into a binary for a smaller
+// machine.
 #pragma once
 #include <cstdint>
 
@@ -8,7 +9,7 @@
 
 namespace ogrom::cpu {
 
-constexpr i64 attention_block = 96;        // queries of a block, and keys of a backward block; multiple of 12, 16 and 32
+constexpr i64 attention_block = 96;  // queries of a block, and keys of a backward block; multiple of 12, 16 and 32
 constexpr i64 attention_forward_keys = 256;  // keys between two rescalings of the forward pass; multiple of 32
 
 enum class AttentionPart { all, queries, keys };  // which gradients a backward piece makes

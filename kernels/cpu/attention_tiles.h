@@ -1,6 +1,7 @@
 // Building blocks of attention on the CPU: vectors of the compiler, a register-tiled product, packing, 2^x.
 // Included only by attention_avx2.cpp and attention_avx512.cpp, each with its own -march: everything here lives in an
-// anonymous namespace and uses nothing of std, so that no wide instruction can leak into code of the rest of the program.
+// anonymous namespace and uses nothing of std, so that no wide instruction can leak into code of the rest of the
+// program.
 #pragma once
 #include <cstdint>
 
@@ -50,9 +51,9 @@ struct Simd {
     static Vector all(T x) { return x - Vector{}; }
 };
 
-// 2^x for x <= 126: x = n + f, |f| <= 1/2, a polynomial in f, times 2^n made from its exponent bits. Exactly 0 below the normal range
-// (so also at -Inf); NaN stays NaN. fp32: Chebyshev interpolation of degree 6, 2.5e-9 before rounding; fp64: Taylor series
-// to degree 13, 4e-18.
+// 2^x for x <= 126: x = n + f, |f| <= 1/2, a polynomial in f, times 2^n made from its exponent bits. Exactly 0 below
+// the normal range (so also at -Inf); NaN stays NaN. fp32: Chebyshev interpolation of degree 6, 2.5e-9 before rounding;
+// fp64: Taylor series to degree 13, 4e-18.
 template <class S>
 typename S::Vector exp2(typename S::Vector x) {
     using Vector = typename S::Vector;
@@ -100,8 +101,8 @@ typename S::Vector exp2(typename S::Vector x) {
 
 enum class Store { set, add };
 
-// c[rows x Vectors * lanes] (+)= sum over l < depth of a(r, l) * b[l]. RowStep is the distance between rows of a, and a_step
-// that between its columns: an interleaved operand has RowStep 1, a row-major one has a_step 1.
+// c[rows x Vectors * lanes] (+)= sum over l < depth of a(r, l) * b[l]. RowStep is the distance between rows of a, and
+// a_step that between its columns: an interleaved operand has RowStep 1, a row-major one has a_step 1.
 template <class S, int Vectors, int RowStep, Store Mode>
 void product(i64 depth, const typename S::Scalar* a, i64 a_step, const typename S::Scalar* b, i64 b_step,
              typename S::Scalar* c, i64 c_step) {
@@ -152,8 +153,8 @@ void fill(T* to, i64 count, T value) {
     }
 }
 
-// Interleaves rows by `Group`: to[(row / Group) * columns * Group + column * Group + row % Group] = factor * from[row][column];
-// rows between `rows` and the next multiple of Group are zero.
+// Interleaves rows by `Group`: to[(row / Group) * columns * Group + column * Group + row % Group] = factor *
+// from[row][column]; rows between `rows` and the next multiple of Group are zero.
 template <int Group, class T>
 void pack_interleaved(T* to, const T* from, i64 rows, i64 columns, i64 stride, T factor) {
     for (i64 first = 0; first < rows; first += Group, to += columns * Group) {
@@ -215,8 +216,12 @@ T dot(const T* x, const T* y, i64 count) {
     return static_cast<T>(((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7])));
 }
 
-constexpr i64 smaller(i64 a, i64 b) { return a < b ? a : b; }
-constexpr i64 larger(i64 a, i64 b) { return a > b ? a : b; }
+constexpr i64 smaller(i64 a, i64 b) {
+    return a < b ? a : b;
+}
+constexpr i64 larger(i64 a, i64 b) {
+    return a > b ? a : b;
+}
 
 // How many of the keys [first_key, first_key + count) query i may see, position only (segments are masked apart).
 template <class T>

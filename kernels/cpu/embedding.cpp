@@ -11,27 +11,37 @@ namespace {
 constexpr i64 tile = 512;         // elements of a mask held at a time
 constexpr i64 column_grain = 16;  // columns: one cache line of fp32
 
+// y = token + position over n columns; position may be null.
+template <class T>
+void add_rows(T* y, const T* token, const T* position, i64 n) {
+    if (position == nullptr) {
+        std::copy_n(token, n, y);
+        return;
+    }
+    for (i64 c = 0; c < n; ++c) {
+        y[c] = token[c] + position[c];
+    }
+}
+
 template <class T>
 void forward_row(const EmbeddingForward<T>& op, i64 row) {
     T* y = op.y + row_offset(row, op.C);
     const T* token = op.token_table + row_offset(op.tokens[row], op.C);
-    if (op.position_table != nullptr) {
-        const T* position = op.position_table + row_offset(op.positions[row], op.C);
-        for (i64 c = 0; c < op.C; ++c) {
-            y[c] = token[c] + position[c];
-        }
-    } else {
-        std::copy_n(token, op.C, y);
+    const T* position =
+        op.position_table == nullptr ? nullptr : op.position_table + row_offset(op.positions[row], op.C);
+    if (op.dropout.p == 0) {
+        add_rows(y, token, position, op.C);
+        return;
     }
-    if (op.dropout.p > 0) {
-        const i64 element = cpu::dropout_row_element(op.sample, row, op.T_, op.C);
-        T factors[tile];
-        for (i64 c0 = 0; c0 < op.C; c0 += tile) {
-            const i64 n = std::min(tile, op.C - c0);
-            cpu::dropout_factors(factors, op.dropout, element + c0, n);
-            for (i64 c = 0; c < n; ++c) {
-                y[c0 + c] = cpu::apply_dropout(y[c0 + c], factors[c]);
-            }
+    const i64 element = cpu::dropout_row_element(op.sample, row, op.T_, op.C);
+    T factors[tile];
+    T sum[tile];
+    for (i64 c0 = 0; c0 < op.C; c0 += tile) {
+        const i64 n = std::min(tile, op.C - c0);
+        cpu::dropout_factors(factors, op.dropout, element + c0, n);
+        add_rows(sum, token + c0, position == nullptr ? nullptr : position + c0, n);
+        for (i64 c = 0; c < n; ++c) {
+            y[c0 + c] = cpu::apply_dropout(sum[c], factors[c]);
         }
     }
 }
@@ -47,6 +57,7 @@ void add_to(T* sum, const T* g, i64 n) {
 // summed in one order whatever the number of threads.
 template <class T>
 void backward_columns(const EmbeddingBackward<T>& op, i64 first, i64 last) {
+    T factors[tile];
     T dropped[tile];
     for (i64 c0 = first; c0 < last; c0 += tile) {
         const i64 n = std::min(tile, last - c0);
@@ -54,9 +65,9 @@ void backward_columns(const EmbeddingBackward<T>& op, i64 first, i64 last) {
             const T* g = op.d_y + row_offset(row, op.C) + c0;
             if (op.dropout.p > 0) {
                 const i64 element = cpu::dropout_row_element(op.sample, row, op.T_, op.C) + c0;
-                cpu::dropout_factors(dropped, op.dropout, element, n);
+                cpu::dropout_factors(factors, op.dropout, element, n);
                 for (i64 c = 0; c < n; ++c) {
-                    dropped[c] = cpu::apply_dropout(g[c], dropped[c]);
+                    dropped[c] = cpu::apply_dropout(g[c], factors[c]);
                 }
                 g = dropped;
             }

@@ -1,12 +1,11 @@
-// in: a, b (and y when beta != 0), host memory; out: y. OpenBLAS does the products: with all threads of the OpenMP team, or
-// with the calling thread alone when that is already inside a parallel region.
+// in: a, b (and y when beta != 0), host memory; out: y. OpenBLAS does the products: with all threads of the OpenMP
+// team, or with the calling thread alone when that is already inside a parallel region.
 #include "kernels/cpu/matmul.h"
 
-#include <cblas.h>
-#include <omp.h>
-
 #include <algorithm>
+#include <cblas.h>
 #include <limits>
+#include <omp.h>
 
 #include "kernels/common/fault.h"
 
@@ -107,8 +106,8 @@ void matmul(Stream stream, const Matmul<T>& op) {
     cpu::matmul_in_pieces(product, int_limit);
 }
 
-// db_n += sum_m dy_mn. Each block of columns belongs to one thread, which adds the rows in ascending order in double: the
-// bits depend neither on the number of threads nor on the block.
+// db_n += sum_m dy_mn. Each block of columns belongs to one thread, which adds the rows in ascending order in double:
+// the bits depend neither on the number of threads nor on the block.
 template <class T>
 void bias_gradient(Stream stream, const BiasGradient<T>& op) {
     if (stream.backend == Backend::cuda) {

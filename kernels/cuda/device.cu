@@ -1,9 +1,8 @@
 // in: nothing; out: the devices of this process (CUDA_VISIBLE_DEVICES applies). No context is created on any of them.
-#include "kernels/cuda/device.h"
-
+#include <cstdio>
 #include <cuda_runtime.h>
 
-#include <cstdio>
+#include "kernels/cuda/device.h"
 
 namespace ogrom::cuda {
 namespace {

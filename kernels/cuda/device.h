@@ -1,5 +1,5 @@
-// What the CUDA driver sees: count, names, UUIDs, compute capabilities. Safe everywhere: a machine without a driver or a GPU,
-// and a build without nvcc (not_compiled.cpp), give an empty list and the reason in words, never a failure.
+// What the CUDA driver sees: count, names, UUIDs, compute capabilities. Safe everywhere: a machine without a driver or
+// a GPU, and a build without nvcc (not_compiled.cpp), give an empty list and the reason in words, never a failure.
 #pragma once
 #include <string>
 #include <vector>

@@ -10,6 +10,8 @@ Devices list_devices() {
     return found;
 }
 
-void philox_fill(Stream, const PhiloxFill&) { cuda_not_compiled("philox_fill"); }
+void philox_fill(Stream, const PhiloxFill&) {
+    cuda_not_compiled("philox_fill");
+}
 
 }  // namespace ogrom::cuda

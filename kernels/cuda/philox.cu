@@ -1,10 +1,8 @@
-#include "kernels/cuda/philox.h"
-
+#include <algorithm>
 #include <cuda_runtime.h>
 
-#include <algorithm>
-
 #include "kernels/common/rng.h"
+#include "kernels/cuda/philox.h"
 
 namespace ogrom::cuda {
 namespace {
@@ -38,7 +36,8 @@ void philox_fill(Stream stream, const PhiloxFill& op) {
     fill<<<blocks, static_cast<unsigned>(threads), 0, static_cast<cudaStream_t>(stream.native)>>>(
         op, dropout_threshold(op.spec.p));
     if (const cudaError_t status = cudaGetLastError(); status != cudaSuccess) {
-        fail(ExitCode::peer, std::string("philox_fill: ") + cudaGetErrorString(status) + " (" + cudaGetErrorName(status) + ")");
+        fail(ExitCode::peer,
+             std::string("philox_fill: ") + cudaGetErrorString(status) + " (" + cudaGetErrorName(status) + ")");
     }
 }
 

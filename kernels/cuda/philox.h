@@ -1,5 +1,5 @@
-// The counter-based numbers of kernels/common/rng.h evaluated on a CUDA device: the same bits as on the host, element by
-// element. This is how the shared headers are proven under nvcc.
+// The counter-based numbers of kernels/common/rng.h evaluated on a CUDA device: the same bits as on the host, element
+// by element. This is how the shared headers are proven under nvcc.
 #pragma once
 #include "kernels/common/extents.h"
 #include "kernels/common/stream.h"

@@ -122,12 +122,17 @@ void DescriptorTraits::destroy(int descriptor) noexcept {
 }
 
 void LinkEnd::send(const LinkMessage& message) {
+    flush();
     // A reader that stopped reading must not make this end grow: beats are dropped while some are pending.
     if (closed_ || (message.kind == LinkKind::beat && output_.size() > 4 * sizeof(message))) {
         return;
     }
     output_.append(reinterpret_cast<const char*>(&message), sizeof(message));
-    while (!output_.empty()) {
+    flush();
+}
+
+void LinkEnd::flush() {
+    while (!closed_ && !output_.empty()) {
         const ssize_t now = ::send(socket_.get(), output_.data(), output_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
         if (now <= 0) {
             closed_ = now < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR;
@@ -138,6 +143,7 @@ void LinkEnd::send(const LinkMessage& message) {
 }
 
 std::vector<LinkMessage> LinkEnd::receive() {
+    flush();
     std::vector<LinkMessage> messages;
     char buffer[sizeof(LinkMessage)];
     while (!closed_) {

@@ -44,12 +44,15 @@ class LinkEnd {
 public:
     explicit LinkEnd(Descriptor socket) : socket_(std::move(socket)) {}
     void send(const LinkMessage& message);
-    // Messages that have arrived; sets closed() at the end of the stream or on an error.
+    // Messages that have arrived (and sends what is still pending); sets closed() at the end of the stream or on an
+    // error.
     std::vector<LinkMessage> receive();
     [[nodiscard]] bool closed() const { return closed_; }
     [[nodiscard]] int descriptor() const { return socket_.get(); }
 
 private:
+    void flush();
+
     Descriptor socket_;
     std::string input_, output_;
     bool closed_ = false;

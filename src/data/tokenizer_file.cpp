@@ -78,6 +78,10 @@ std::vector<unsigned char> bytes_by_symbol() {
     return bytes;
 }
 
+std::string MergePlace::text() const {
+    return form == Form::line ? fmt::format("{}:{}", path, number) : fmt::format("{}: model.merges[{}]", path, number);
+}
+
 void VocabBuilder::place(const std::string& text, i64 id, const std::string& name) {
     if (id < 0 || id >= bpe_id_limit) {
         refuse(path_, fmt::format("'{}': id {} is out of range; ids are 0 .. {}", name, id, bpe_id_limit - 1));
@@ -120,31 +124,32 @@ void VocabBuilder::add_token(const std::string& content, i64 id, AddedToken::Kin
     added_.push_back({content, static_cast<std::int32_t>(id), kind});
 }
 
-std::int32_t VocabBuilder::known(std::string_view symbol, const std::string& where) const {
+std::int32_t VocabBuilder::known(std::string_view symbol, const MergePlace& where) const {
     const auto found = ids_.find(std::string(symbol));
     if (found == ids_.end()) {
-        refuse(where, fmt::format("'{}' is not in the vocabulary", symbol));
+        refuse(where.text(), fmt::format("'{}' is not in the vocabulary", symbol));
     }
     return found->second;
 }
 
-void VocabBuilder::add_merge(std::string_view left, std::string_view right, const std::string& where) {
+void VocabBuilder::add_merge(std::string_view left, std::string_view right, const MergePlace& where) {
     if (left.empty() || right.empty()) {
-        refuse(where, "a merge needs two symbols, neither of them empty");
+        refuse(where.text(), "a merge needs two symbols, neither of them empty");
     }
     const Tokenizer::Merge merge{known(left, where), known(right, where),
                                  known(std::string(left) + std::string(right), where)};
     const u64 pair = (u64{static_cast<u32>(merge.left)} << 32) | static_cast<u32>(merge.right);
-    if (const auto [at, fresh] = merged_.emplace(pair, where); !fresh) {
-        refuse(where, fmt::format("merge '{} {}' stood already at {}", left, right, at->second));
+    if (const auto [at, fresh] = merged_.emplace(pair, where.number); !fresh) {
+        refuse(where.text(), fmt::format("merge '{} {}' stood already at {}", left, right,
+                                          MergePlace{where.path, where.form, at->second}.text()));
     }
     merges_.push_back(merge);
 }
 
-void VocabBuilder::add_merge_line(std::string_view line, const std::string& where) {
+void VocabBuilder::add_merge_line(std::string_view line, const MergePlace& where) {
     const std::size_t blank = line.find(' ');
     if (blank == std::string_view::npos || line.find(' ', blank + 1) != std::string_view::npos) {
-        refuse(where, fmt::format("'{}' is not a merge: two symbols with one blank between them", line));
+        refuse(where.text(), fmt::format("'{}' is not a merge: two symbols with one blank between them", line));
     }
     add_merge(line.substr(0, blank), line.substr(blank + 1), where);
 }

@@ -28,6 +28,15 @@ std::optional<std::string> bytes_of_symbol(std::string_view symbol);
 // The 256 bytes in the order of their names: the ids that GPT-2's vocabulary gives them.
 std::vector<unsigned char> bytes_by_symbol();
 
+// Where a merge stands: line of a file, or index of tokenizer.json's list. Becomes text only when there is a fault.
+struct MergePlace {
+    enum class Form { line, index };
+    const std::string& path;
+    Form form;
+    i64 number;
+    [[nodiscard]] std::string text() const;
+};
+
 // Vocabulary being read: symbol -> id, checked.
 class VocabBuilder {
 public:
@@ -35,22 +44,21 @@ public:
     void add(const std::string& symbol, i64 id);
     // An added token: a new id, or the id that the vocabulary has for the same content.
     void add_token(const std::string& content, i64 id, AddedToken::Kind kind, const std::string& where);
-    // `where` is file:line or path and array index, for the message.
-    void add_merge(std::string_view left, std::string_view right, const std::string& where);
-    void add_merge_line(std::string_view line, const std::string& where);  // "left right"
+    void add_merge(std::string_view left, std::string_view right, const MergePlace& where);
+    void add_merge_line(std::string_view line, const MergePlace& where);  // "left right"
     [[nodiscard]] bool has(const std::string& symbol) const { return ids_.contains(symbol); }
     [[nodiscard]] std::int32_t id_of(const std::string& symbol) const { return ids_.at(symbol); }
     Tokenizer build();
 
 private:
-    [[nodiscard]] std::int32_t known(std::string_view symbol, const std::string& where) const;
+    [[nodiscard]] std::int32_t known(std::string_view symbol, const MergePlace& where) const;
     void place(const std::string& text, i64 id, const std::string& name);
 
     std::string path_;
     std::unordered_map<std::string, std::int32_t> ids_;  // by symbol
     std::vector<std::optional<std::string>> texts_;      // by id
     std::vector<Tokenizer::Merge> merges_;
-    std::unordered_map<u64, std::string> merged_;  // pair -> where it stood first
+    std::unordered_map<u64, i64> merged_;  // pair -> number of the place where it stood first
     std::vector<AddedToken> added_;
 };
 

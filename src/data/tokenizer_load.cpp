@@ -1,7 +1,7 @@
 // Reading of tokenizer files; what is accepted stands in tokenizer_file.h.
 #include <fmt/core.h>
 
-#include <initializer_list>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
@@ -48,9 +48,9 @@ Json parse_file(const std::string& path) {
     return json;
 }
 
-i64 id_of(const Json& value, const std::string& where) {
+i64 id_of(const Json& value, const std::string& where, const std::string& entry) {
     if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<u64>() > 0x7FFFFFFFFFFFFFFFULL)) {
-        refuse(where, "an id must be a whole number, not " + value.dump());
+        refuse(where, "'" + entry + "': an id must be a whole number, not " + value.dump());
     }
     return value.get<i64>();
 }
@@ -60,7 +60,7 @@ void read_vocab(const Json& vocab, const std::string& where, VocabBuilder& build
         refuse(where, "the vocabulary must be an object of entries and ids");
     }
     for (const auto& [symbol, id] : vocab.items()) {
-        builder.add(symbol, id_of(id, fmt::format("{}, entry '{}'", where, symbol)));
+        builder.add(symbol, id_of(id, where, symbol));
     }
 }
 
@@ -174,7 +174,8 @@ void read_added(const Json& list, const std::string& path, VocabBuilder& builder
                          {"rstrip", {false}},
                          {"normalized", {false, true}},
                          {"special", {false, true}}});
-        builder.add_token(token["content"].get<std::string>(), id_of(token["id"], where),
+        const auto content = token["content"].get<std::string>();
+        builder.add_token(content, id_of(token["id"], where, content),
                           token.value("special", false) ? AddedToken::Kind::special : AddedToken::Kind::plain, where);
     }
 }
@@ -184,14 +185,14 @@ void read_merges(const Json& merges, const std::string& path, VocabBuilder& buil
         refuse(path, "'model.merges' must be a list");
     }
     for (std::size_t i = 0; i < merges.size(); ++i) {
-        const std::string where = fmt::format("{}: model.merges[{}]", path, i);
+        const MergePlace where{path, MergePlace::Form::index, static_cast<i64>(i)};
         const Json& merge = merges[i];
         if (merge.is_string()) {
             builder.add_merge_line(merge.get<std::string>(), where);
         } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
             builder.add_merge(merge[0].get<std::string>(), merge[1].get<std::string>(), where);
         } else {
-            refuse(where, merge.dump().substr(0, 200) + " is not a merge: \"a b\" or [\"a\", \"b\"]");
+            refuse(where.text(), merge.dump().substr(0, 200) + " is not a merge: \"a b\" or [\"a\", \"b\"]");
         }
     }
 }
@@ -241,7 +242,7 @@ Tokenizer load_vocab_and_merges(const std::string& vocab_path, const std::string
         if ((number == 1 && line.starts_with("#version")) || (line.empty() && at >= text.size())) {
             continue;
         }
-        builder.add_merge_line(line, fmt::format("{}:{}", merges_path, number));
+        builder.add_merge_line(line, {merges_path, MergePlace::Form::line, number});
     }
     constexpr const char* end_of_text = "<|endoftext|>";
     if (builder.has(end_of_text)) {

@@ -16,6 +16,7 @@ namespace ogrom {
 
 namespace {
 
+constexpr std::size_t listed_differences = 200;
 constexpr i64 read_piece_bytes = i64{256} << 20;
 const std::set<std::string> state_groups = {"weights", "master", "moment1", "moment2", "buffers"};
 
@@ -108,11 +109,11 @@ std::vector<std::string> load_tensors(const std::string& folder, const Manifest&
     const std::vector<std::string> lines = match.lines();
     if (strict && !match.exact()) {
         std::string message = fmt::format("{}: {} tensors do not match this run:", path, lines.size());
-        for (std::size_t i = 0; i < lines.size() && i < 40; ++i) {
+        for (std::size_t i = 0; i < lines.size() && i < listed_differences; ++i) {
             message += "\n  " + lines[i];
         }
-        if (lines.size() > 40) {
-            message += fmt::format("\n  ... and {} more", lines.size() - 40);
+        if (lines.size() > listed_differences) {
+            message += fmt::format("\n  ... and {} more", lines.size() - listed_differences);
         }
         fail(ExitCode::checkpoint, message + "\n  checkpoint.strict = false loads what matches and lists the rest");
     }

@@ -20,12 +20,13 @@ namespace ogrom {
 
 namespace {
 
-// A single-quoted gnuplot string knows one escape: '' for '. Line ends would end the command.
+// Inside single quotes gnuplot takes everything as it is except a single quote (its '' is misread at the start of a
+// string) and a line end: the first becomes a typographic apostrophe, the second a blank.
 std::string quoted(std::string_view text) {
     std::string result = "'";
     for (const char c : text) {
         if (c == '\'') {
-            result += "''";
+            result += "\u2019";
         } else {
             result += static_cast<unsigned char>(c) < 32 ? ' ' : c;
         }

@@ -12,27 +12,92 @@ const AttentionCase cases[] = {
     {.name = "head_dim_64", .batch = 1, .queries = 203, .keys = 203, .heads = 2, .kv_heads = 2, .head_dim = 64},
     {.name = "head_dim_80", .batch = 1, .queries = 97, .keys = 97, .heads = 2, .kv_heads = 1, .head_dim = 80},
     {.name = "head_dim_256", .batch = 1, .queries = 101, .keys = 101, .heads = 1, .kv_heads = 1, .head_dim = 256},
-    {.name = "several_forward_blocks", .batch = 1, .queries = 531, .keys = 531, .heads = 1, .kv_heads = 1, .head_dim = 7},
+    {.name = "several_forward_blocks",
+     .batch = 1,
+     .queries = 531,
+     .keys = 531,
+     .heads = 1,
+     .kv_heads = 1,
+     .head_dim = 7},
     {.name = "groups", .batch = 2, .queries = 99, .keys = 99, .heads = 6, .kv_heads = 2, .head_dim = 16},
-    {.name = "cache", .batch = 2, .queries = 1, .keys = 111, .heads = 4, .kv_heads = 2, .head_dim = 33,
+    {.name = "cache",
+     .batch = 2,
+     .queries = 1,
+     .keys = 111,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 33,
      .query_offset = 110},
-    {.name = "later_chunk", .batch = 1, .queries = 45, .keys = 210, .heads = 2, .kv_heads = 2, .head_dim = 24,
+    {.name = "later_chunk",
+     .batch = 1,
+     .queries = 45,
+     .keys = 210,
+     .heads = 2,
+     .kv_heads = 2,
+     .head_dim = 24,
      .query_offset = 160},
-    {.name = "keys_begin_later", .batch = 1, .queries = 130, .keys = 60, .heads = 2, .kv_heads = 1, .head_dim = 9,
-     .query_offset = 3, .key_offset = 50},
-    {.name = "all_allowed", .batch = 1, .queries = 50, .keys = 131, .heads = 1, .kv_heads = 1, .head_dim = 12,
+    {.name = "keys_begin_later",
+     .batch = 1,
+     .queries = 130,
+     .keys = 60,
+     .heads = 2,
+     .kv_heads = 1,
+     .head_dim = 9,
+     .query_offset = 3,
+     .key_offset = 50},
+    {.name = "all_allowed",
+     .batch = 1,
+     .queries = 50,
+     .keys = 131,
+     .heads = 1,
+     .kv_heads = 1,
+     .head_dim = 12,
      .query_offset = 1000},
-    {.name = "segments", .batch = 2, .queries = 215, .keys = 215, .heads = 2, .kv_heads = 2, .head_dim = 10,
+    {.name = "segments",
+     .batch = 2,
+     .queries = 215,
+     .keys = 215,
+     .heads = 2,
+     .kv_heads = 2,
+     .head_dim = 10,
      .segment_length = 23},
-    {.name = "long_segments", .batch = 1, .queries = 401, .keys = 401, .heads = 1, .kv_heads = 1, .head_dim = 8,
+    {.name = "long_segments",
+     .batch = 1,
+     .queries = 401,
+     .keys = 401,
+     .heads = 1,
+     .kv_heads = 1,
+     .head_dim = 8,
      .segment_length = 131},
-    {.name = "segments_apart", .batch = 1, .queries = 40, .keys = 60, .heads = 1, .kv_heads = 1, .head_dim = 6,
-     .query_offset = 70, .segment_length = 33},
+    {.name = "segments_apart",
+     .batch = 1,
+     .queries = 40,
+     .keys = 60,
+     .heads = 1,
+     .kv_heads = 1,
+     .head_dim = 6,
+     .query_offset = 70,
+     .segment_length = 33},
     {.name = "dropout", .batch = 2, .queries = 107, .keys = 107, .heads = 4, .kv_heads = 2, .head_dim = 20, .p = 0.3},
-    {.name = "dropout_segments", .batch = 1, .queries = 61, .keys = 99, .heads = 1, .kv_heads = 1, .head_dim = 11,
-     .query_offset = 38, .p = 0.1, .segment_length = 40},
-    {.name = "sharp", .batch = 1, .queries = 120, .keys = 120, .heads = 1, .kv_heads = 1, .head_dim = 32,
-     .score_scale = 60, .tolerance = 60},
+    {.name = "dropout_segments",
+     .batch = 1,
+     .queries = 61,
+     .keys = 99,
+     .heads = 1,
+     .kv_heads = 1,
+     .head_dim = 11,
+     .query_offset = 38,
+     .p = 0.1,
+     .segment_length = 40},
+    {.name = "sharp",
+     .batch = 1,
+     .queries = 120,
+     .keys = 120,
+     .heads = 1,
+     .kv_heads = 1,
+     .head_dim = 32,
+     .score_scale = 60,
+     .tolerance = 60},
 };
 
 template <class T>
@@ -65,7 +130,8 @@ TYPED_TEST(AttentionKernel, MatchesReference) {
 // q | k | v in the rows of one product, used in place: the same bits as from separate tensors.
 TYPED_TEST(AttentionKernel, PackedRows) {
     using T = TypeParam;
-    const AttentionCase c{.name = "packed", .batch = 2, .queries = 53, .keys = 53, .heads = 4, .kv_heads = 2, .head_dim = 12};
+    const AttentionCase c{
+        .name = "packed", .batch = 2, .queries = 53, .keys = 53, .heads = 4, .kv_heads = 2, .head_dim = 12};
     const AttentionTensors<T> x(c);
     const AttentionOutputs<T> separate = run_attention(x, cpu::best_isa());
     const i64 width = (4 + 2 + 2) * 12;
@@ -88,14 +154,15 @@ TYPED_TEST(AttentionKernel, PackedRows) {
     std::vector<T> workspace = poisoned<T>(ops::attention_workspace(shape, omp_get_max_threads()));
     const T* q = packed.data();
     ops::attention_forward<T>({}, {out.data(), lse.data(), q, q + 48, q + 72, shape, workspace.data()});
-    ops::attention_backward<T>({}, {gradient.data(), gradient.data() + 48, gradient.data() + 72, x.d_out.data(), out.data(),
-                                    lse.data(), q, q + 48, q + 72, shape, workspace.data()});
+    ops::attention_backward<T>({}, {gradient.data(), gradient.data() + 48, gradient.data() + 72, x.d_out.data(),
+                                    out.data(), lse.data(), q, q + 48, q + 72, shape, workspace.data()});
     EXPECT_EQ(lse, separate.lse);
     EXPECT_EQ(std::memcmp(out.data(), separate.out.data(), out.size() * sizeof(T)), 0);
     const auto expect_part = [&](const std::vector<T>& want, const Rows& rows, i64 column) {
         for (i64 row = 0; row < 2 * 53; ++row) {
             const auto* first = want.data() + row / 53 * rows.batch_stride + row % 53 * rows.stride;
-            ASSERT_TRUE(std::equal(first, first + rows.columns, gradient.data() + row * width + column)) << "row " << row;
+            ASSERT_TRUE(std::equal(first, first + rows.columns, gradient.data() + row * width + column))
+                << "row " << row;
         }
     };
     expect_part(separate.d_q, x.query, 0);

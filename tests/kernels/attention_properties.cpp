@@ -1,7 +1,8 @@
-// What attention promises beside its values: gradients that are derivatives, repeatable bits, masked rows, memory linear in T,
-// 64-bit dropout elements, refusals.
+// What attention promises beside its values: gradients that are derivatives, repeatable bits, masked rows, memory
+// linear in T, 64-bit dropout elements, refusals.
 #include "kernels/common/fault.h"
 #include "kernels/ops/attention.h"
+
 #include "tests/kernels/attention_support.h"
 
 namespace ogrom::test {
@@ -16,11 +17,19 @@ T sum_of_products(const std::vector<T>& x, const std::vector<T>& y, const Rows& 
     return sum;
 }
 
-// Central differences of sum(out * d_out) in fp64 with h = 1e-5: truncation h^2 and cancellation 1e-16 / h, together < 1e-9
-// on values of order 1.
+// Central differences of sum(out * d_out) in fp64 with h = 1e-5: truncation h^2 and cancellation 1e-16 / h, together <
+// 1e-9 on values of order 1.
 TEST(AttentionGradient, IsTheDerivative) {
-    const AttentionCase c{.name = "", .batch = 1, .queries = 19, .keys = 26, .heads = 4, .kv_heads = 2, .head_dim = 5,
-                          .query_offset = 7, .p = 0.25, .segment_length = 11};
+    const AttentionCase c{.name = "",
+                          .batch = 1,
+                          .queries = 19,
+                          .keys = 26,
+                          .heads = 4,
+                          .kv_heads = 2,
+                          .head_dim = 5,
+                          .query_offset = 7,
+                          .p = 0.25,
+                          .segment_length = 11};
     AttentionTensors<double> x(c);
     const AttentionOutputs<double> y = run_attention(x, cpu::best_isa());
     const auto check = [&](std::vector<double>& input, const std::vector<double>& gradient, const Rows& rows) {
@@ -47,8 +56,15 @@ TEST(AttentionGradient, IsTheDerivative) {
 // 1 (sample, head) and 3 threads take the split backward pass, 6 the fused one: all give one result.
 TEST(AttentionRepeatable, AnyNumberOfThreads) {
     for (const i64 heads : {1, 6}) {
-        const AttentionCase c{.name = "", .batch = 1, .queries = 310, .keys = 310, .heads = heads, .kv_heads = heads,
-                              .head_dim = 17, .p = 0.1, .segment_length = 150};
+        const AttentionCase c{.name = "",
+                              .batch = 1,
+                              .queries = 310,
+                              .keys = 310,
+                              .heads = heads,
+                              .kv_heads = heads,
+                              .head_dim = 17,
+                              .p = 0.1,
+                              .segment_length = 150};
         const AttentionTensors<float> x(c);
         for (const cpu::Isa isa : instruction_sets()) {
             const AttentionOutputs<float> one = [&] {
@@ -81,7 +97,8 @@ TEST(AttentionRepeatable, InsideAParallelRegion) {
 // Generation with a cache: row t alone equals row t of the whole sequence up to rounding (12 roundoffs, as against the
 // reference).
 TEST(AttentionForward, OneQueryAtATime) {
-    const AttentionCase whole{.name = "", .batch = 1, .queries = 300, .keys = 300, .heads = 2, .kv_heads = 1, .head_dim = 40};
+    const AttentionCase whole{
+        .name = "", .batch = 1, .queries = 300, .keys = 300, .heads = 2, .kv_heads = 1, .head_dim = 40};
     const AttentionTensors<float> x(whole);
     const AttentionOutputs<float> want = run_attention(x, cpu::best_isa());
     for (const i64 t : {0, 1, 95, 96, 255, 256, 299}) {
@@ -101,8 +118,15 @@ TEST(AttentionForward, OneQueryAtATime) {
 TEST(AttentionForward, RowsWithoutKeys) {
     // Queries 0..9 stand before key 0; with segments, nobody shares one.
     for (const i64 segment_length : {0, 1}) {
-        const AttentionCase c{.name = "", .batch = 1, .queries = 30, .keys = 20, .heads = 1, .kv_heads = 1, .head_dim = 4,
-                              .key_offset = 10, .p = 0.5};
+        const AttentionCase c{.name = "",
+                              .batch = 1,
+                              .queries = 30,
+                              .keys = 20,
+                              .heads = 1,
+                              .kv_heads = 1,
+                              .head_dim = 4,
+                              .key_offset = 10,
+                              .p = 0.5};
         AttentionTensors<float> x(c);
         const std::vector<std::int32_t> left(30, 1), right(20, segment_length == 0 ? 1 : 2);
         x.shape.query_segments = left.data();
@@ -124,20 +148,23 @@ TEST(AttentionForward, RowsWithoutKeys) {
 }
 
 TEST(AttentionForward, EmptyExtents) {
-    const AttentionCase no_keys{.name = "", .batch = 1, .queries = 3, .keys = 0, .heads = 1, .kv_heads = 1, .head_dim = 2};
+    const AttentionCase no_keys{
+        .name = "", .batch = 1, .queries = 3, .keys = 0, .heads = 1, .kv_heads = 1, .head_dim = 2};
     const AttentionTensors<float> x(no_keys);
     const AttentionOutputs<float> y = run_attention(x, cpu::best_isa());
     EXPECT_EQ(y.lse, std::vector<float>(3, -std::numeric_limits<float>::infinity()));
     EXPECT_EQ(y.out[0], 0.0F);
     EXPECT_EQ(y.d_q[0], 0.0F);
-    const AttentionCase no_queries{.name = "", .batch = 1, .queries = 0, .keys = 3, .heads = 1, .kv_heads = 1, .head_dim = 2};
+    const AttentionCase no_queries{
+        .name = "", .batch = 1, .queries = 0, .keys = 3, .heads = 1, .kv_heads = 1, .head_dim = 2};
     const AttentionTensors<float> z(no_queries);
     EXPECT_EQ(run_attention(z, cpu::best_isa()).d_k[0], 0.0F);
 }
 
 // A NaN is seen, not masked away: in its own row as a query, in every later row as a key.
 TEST(AttentionForward, NanIsPropagated) {
-    const AttentionCase c{.name = "", .batch = 1, .queries = 150, .keys = 150, .heads = 1, .kv_heads = 1, .head_dim = 8};
+    const AttentionCase c{
+        .name = "", .batch = 1, .queries = 150, .keys = 150, .heads = 1, .kv_heads = 1, .head_dim = 8};
     for (const cpu::Isa isa : instruction_sets()) {
         AttentionTensors<float> x(c);
         x.q[static_cast<std::size_t>(70 * x.query.stride + 3)] = std::numeric_limits<float>::quiet_NaN();
@@ -171,8 +198,8 @@ TEST(AttentionWorkspace, LinearInTime) {
     EXPECT_LT(elements(131072, 12, 1), 6 * i64{131072} * 64);
 }
 
-// Field case B11: the pairs of 64 x 96 heads and T = 8192 pass 2^31 and 2^38; elements are exact there, and the mask of a far
-// sample is the one that the reference draws.
+// Field case B11: the pairs of 64 x 96 heads and T = 8192 pass 2^31 and 2^38; elements are exact there, and the mask of
+// a far sample is the one that the reference draws.
 TEST(AttentionDropout, ElementsBeyond32Bits) {
     ops::AttentionShape shape;
     shape.heads = 96;
@@ -181,7 +208,8 @@ TEST(AttentionDropout, ElementsBeyond32Bits) {
     EXPECT_EQ(last, u64{64} * 96 * 8192 * 8192 - 1);
     EXPECT_GT(last, u64{1} << 38);
 
-    const AttentionCase c{.name = "", .batch = 2, .queries = 33, .keys = 33, .heads = 2, .kv_heads = 2, .head_dim = 4, .p = 0.5};
+    const AttentionCase c{
+        .name = "", .batch = 2, .queries = 33, .keys = 33, .heads = 2, .kv_heads = 2, .head_dim = 4, .p = 0.5};
     AttentionTensors<double> x(c);
     x.sample = {i64{1} << 40, (i64{1} << 40) + 1};
     x.shape.sample = x.sample.data();

@@ -1,9 +1,10 @@
-// Cases of the attention tests: inputs with odd strides whose gaps hold NaN, a run on a chosen instruction set with poisoned
-// outputs and a guarded workspace, and comparison with the double reference.
+// Cases of the attention tests: inputs with odd strides whose gaps hold NaN, a run on a chosen instruction set with
+// poisoned outputs and a guarded workspace, and comparison with the double reference.
 #pragma once
 #include <cstring>
 
 #include "kernels/cpu/attention.h"
+
 #include "tests/kernels/support.h"
 #include "tests/reference/attention.h"
 
@@ -112,8 +113,7 @@ struct AttentionOutputs {
 // Forward and backward with poisoned outputs; writing behind the workspace is a failure.
 template <class T>
 AttentionOutputs<T> run_attention(const AttentionTensors<T>& x, cpu::Isa isa) {
-    AttentionOutputs<T> y{poisoned<T>(x.out.elements()),
-                          poisoned<T>(x.shape.batch * x.shape.heads * x.shape.queries),
+    AttentionOutputs<T> y{poisoned<T>(x.out.elements()), poisoned<T>(x.shape.batch * x.shape.heads * x.shape.queries),
                           poisoned<T>(x.query.elements()), poisoned<T>(x.key.elements()),
                           poisoned<T>(x.key.elements())};
     const i64 elements = ops::attention_workspace(x.shape, omp_get_max_threads());
@@ -173,7 +173,9 @@ void expect_same_bits(const AttentionOutputs<T>& a, const AttentionOutputs<T>& b
     EXPECT_TRUE(same(a.d_v, b.d_v)) << "d_v differs";
 }
 
-inline const char* name_of(cpu::Isa isa) { return isa == cpu::Isa::avx2 ? "avx2" : "avx512"; }
+inline const char* name_of(cpu::Isa isa) {
+    return isa == cpu::Isa::avx2 ? "avx2" : "avx512";
+}
 
 inline std::vector<cpu::Isa> instruction_sets() {
     std::vector<cpu::Isa> sets = {cpu::Isa::avx2};

@@ -1,8 +1,7 @@
 // The device list is safe on every machine: devices, or the reason why there is none.
-#include "kernels/cuda/device.h"
-
 #include <gtest/gtest.h>
 
+#include "kernels/cuda/device.h"
 #include "kernels/cuda/philox.h"
 
 namespace ogrom::test {

@@ -10,8 +10,8 @@
 namespace ogrom::reference {
 
 struct AttentionResult {
-    std::vector<double> out, lse;            // out as the caller's rows; lse [batch, heads, Tq]
-    std::vector<double> d_q, d_k, d_v;       // as the caller's rows
+    std::vector<double> out, lse;       // out as the caller's rows; lse [batch, heads, Tq]
+    std::vector<double> d_q, d_k, d_v;  // as the caller's rows
 };
 
 class Attention {
@@ -66,7 +66,8 @@ private:
         const u64 queries = static_cast<u64>(s_.queries_total > 0 ? s_.queries_total : s_.queries);
         const u64 keys = static_cast<u64>(s_.keys_total > 0 ? s_.keys_total : s_.keys);
         const u64 head = static_cast<u64>(s_.sample[b]) * heads + static_cast<u64>(s_.head0 + h);
-        const u64 element = (head * queries + static_cast<u64>(s_.query_offset + i)) * keys + static_cast<u64>(s_.key_offset + j);
+        const u64 element =
+            (head * queries + static_cast<u64>(s_.query_offset + i)) * keys + static_cast<u64>(s_.key_offset + j);
         const u32 word = random_word(s_.dropout.seed, s_.dropout.site, s_.dropout.step, element);
         return uniform(word) >= s_.dropout.p ? 1.0 / (1.0 - s_.dropout.p) : 0.0;
     }

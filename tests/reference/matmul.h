@@ -14,7 +14,8 @@ double matmul_element(const ops::Matmul<T>& op, const T* before, i64 i, i64 j) {
         sum += static_cast<double>(a) * static_cast<double>(b);
     }
     const double scaled = static_cast<double>(op.alpha) * sum;
-    return op.beta == T(0) ? scaled : scaled + static_cast<double>(op.beta) * static_cast<double>(before[i * op.ldy + j]);
+    return op.beta == T(0) ? scaled
+                           : scaled + static_cast<double>(op.beta) * static_cast<double>(before[i * op.ldy + j]);
 }
 
 template <class T>

@@ -176,11 +176,11 @@ TEST(CheckpointCommit, OnlyTemporariesThatNobodyCanFinishAreRemoved) {
 TEST(CheckpointCommit, AFullDiskIsAnErrorOnEveryRankAndThePreviousStays) {
     const Folder folder;
     const std::string previous = test::save_small<float>(folder.path(), 2, 2);
-    // Files of this process end at 20000 bytes: parts are longer, as on a disk that fills during the save.
+    // Files of this process end at 8000 bytes: parts are longer, as on a disk that fills during the save.
     struct rlimit before {};
     ::getrlimit(RLIMIT_FSIZE, &before);
     const auto handler = ::signal(SIGXFSZ, SIG_IGN);
-    const struct rlimit small {20000, before.rlim_max};
+    const struct rlimit small {8000, before.rlim_max};
     ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
     std::vector<std::string> faults;
     test::as_ranks(

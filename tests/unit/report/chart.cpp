@@ -65,7 +65,7 @@ TEST(LossChart, IsDrawnWithItsSeriesAndAxes) {
 // A title is text, whatever it holds: no shell, no gnuplot command, no back-quote substitution.
 TEST(LossChart, ATitleCannotBecomeACommand) {
     const std::string script = loss_chart_script("a'b`touch x`\nsystem('touch y')", false);
-    EXPECT_NE(script.find("set title 'a''b`touch x` system(''touch y'')' noenhanced\n"), std::string::npos) << script;
+    EXPECT_NE(script.find("set title 'a\u2019b`touch x` system(\u2019touch y\u2019)' noenhanced\n"), std::string::npos) << script;
     if (!has_gnuplot()) {
         GTEST_SKIP() << "gnuplot is not installed";
     }

@@ -1,0 +1,49 @@
+// GoogleTest on every rank of a session: rank 0 prints everything, the others their failures; the result is agreed.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "tests/equivalence/tiny.h"
+
+namespace ogrom::test {
+namespace {
+
+std::unique_ptr<Session> held;
+
+class FailuresOnly final : public testing::EmptyTestEventListener {
+    void OnTestPartResult(const testing::TestPartResult& result) override {
+        if (result.failed()) {
+            std::printf("[  FAILED  ] rank %d: %s:%d\n%s\n", session().rank(), result.file_name(), result.line_number(),
+                        result.message());
+        }
+    }
+};
+
+}  // namespace
+
+Session& session() { return *held; }
+
+}  // namespace ogrom::test
+
+int main(int argc, char** argv) {
+    using namespace ogrom;
+    setenv("OGROM_POISON", "1", 1);  // whatever is read before it is written shows as NaN
+    testing::InitGoogleTest(&argc, argv);
+    test::held = std::make_unique<Session>(Session::Options{.timeout_s = 60});
+    if (test::held->rank() != 0) {
+        testing::TestEventListeners& listeners = testing::UnitTest::GetInstance()->listeners();
+        delete listeners.Release(listeners.default_result_printer());
+        listeners.Append(new test::FailuresOnly);
+    }
+    int result = 1;
+    try {
+        result = RUN_ALL_TESTS();
+        result = static_cast<int>(agree_max(test::held->world(), i64{result}, "test result"));
+    } catch (const Error& error) {
+        test::held->abort(error);
+    }
+    test::held.reset();
+    return result;
+}
