@@ -1,7 +1,8 @@
 #include "src/comm/mpi_library.h"
 
 #include <array>
-#include <mpi.h>
+
+#include "src/comm/mpi_check.h"
 
 namespace ogrom {
 

@@ -17,7 +17,7 @@ namespace ogrom {
 namespace {
 
 constexpr int poll_ms = 50;
-constexpr double grace_s = 0.5;    // for the message to leave and the main thread to unwind
+constexpr double grace_s = 0.25;   // for the message to leave and the main thread to unwind
 constexpr double leaving_s = 4.0;  // for Session::abort, which ends the process itself
 
 struct Watched {
@@ -105,7 +105,11 @@ struct Watchdog::Impl {
 
     void watch_start(double now) {
         std::string line;
-        if (launcher.pid != 0 && process_gone(launcher.pid, launcher.started)) {
+        ExitCode code = ExitCode::peer;
+        if (stop_signalled()) {
+            code = ExitCode::saved_for_requeue;  // nothing was trained yet: what a requeue resumes from is as it was
+            line = "stopped by a signal during MPI start-up (by the user, or by the launcher after another rank ended)";
+        } else if (launcher.pid != 0 && process_gone(launcher.pid, launcher.started)) {
             line = fmt::format("the launcher {} (pid {}) is gone during MPI start-up", launcher.name, launcher.pid);
         } else if (now - started_s > timeout_s) {
             line = fmt::format("MPI start-up did not complete within {} s: a rank did not come", timeout_s);
@@ -114,7 +118,7 @@ struct Watchdog::Impl {
             if (prints_start) {
                 print_message(line);
             }
-            _exit(static_cast<int>(ExitCode::peer));
+            _exit(static_cast<int>(code));
         }
     }
 

@@ -1,7 +1,6 @@
 // ogrom data: text files, folders and JSON Lines to token sets, and the full check of a token set.
-#include <fmt/format.h>
-
 #include <cstdio>
+#include <fmt/format.h>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -28,12 +27,9 @@ struct DataOptions {
 };
 
 nlohmann::ordered_json record_json(const std::string& prefix, const TokenSetRecord& record) {
-    return {{"prefix", prefix},
-            {"documents", record.documents},
-            {"tokens", record.tokens},
-            {"empty_documents", record.empty_documents},
-            {"bytes", record.bytes},
-            {"hash", record.hash}};
+    return {{"prefix", prefix},        {"documents", record.documents},
+            {"tokens", record.tokens}, {"empty_documents", record.empty_documents},
+            {"bytes", record.bytes},   {"hash", record.hash}};
 }
 
 std::string set_line(const std::string& prefix, const TokenSetRecord& record) {
@@ -103,12 +99,9 @@ int run_check(const DataOptions& options) {
     const TokenSet set(options.check_prefix);
     set.verify(options.check_vocab);
     if (options.json) {
-        const nlohmann::ordered_json json = {{"prefix", set.prefix()},
-                                             {"documents", set.documents()},
-                                             {"tokens", set.tokens()},
-                                             {"type", name_of(set.dtype())},
-                                             {"id", set.id()},
-                                             {"good", true}};
+        const nlohmann::ordered_json json = {{"prefix", set.prefix()}, {"documents", set.documents()},
+                                             {"tokens", set.tokens()}, {"type", name_of(set.dtype())},
+                                             {"id", set.id()},         {"good", true}};
         fmt::print("{}\n", json.dump(1));
     } else {
         fmt::print("{}: {} documents, {} tokens: every id and hash is right\n", set.prefix(),
@@ -122,7 +115,8 @@ int run_data(const DataOptions& options) {
         return run_check(options);
     }
     require(!options.ingest.inputs.empty() && !options.ingest.prefix.empty() && !options.ingest.tokenizer.empty(),
-            ExitCode::usage, "data: --input, --tokenizer and --out are needed (or --check PREFIX); see ogrom data --help");
+            ExitCode::usage,
+            "data: --input, --tokenizer and --out are needed (or --check PREFIX); see ogrom data --help");
     return run_ingest(options);
 }
 
@@ -131,7 +125,8 @@ void add_text_options(CLI::App& command, DataOptions& options) {
     const std::map<std::string, SplitBy> splits = {
         {"file", SplitBy::file}, {"blank-lines", SplitBy::blank_lines}, {"form-feed", SplitBy::form_feed}};
     CLI::Option* split =
-        command.add_option("--split-documents", documents.split, "where a document of a text file ends (default: file)")
+        command
+            .add_option("--split-documents", documents.split, "where a document of a text file ends (default: file)")
             ->transform(CLI::CheckedTransformer(splits))
             ->type_name("file|blank-lines|form-feed");
     command
@@ -148,9 +143,10 @@ void add_text_options(CLI::App& command, DataOptions& options) {
     const std::map<std::string, InvalidText> policies = {
         {"error", InvalidText::error}, {"replace", InvalidText::replace}, {"skip", InvalidText::skip}};
     command
-        .add_option("--on-invalid", documents.on_invalid,
-                    "invalid UTF-8, half surrogates: stop, put U+FFFD, or leave the document out and end with exit code "
-                    "8 (default: error). Malformed JSON lines stop unless skipped")
+        .add_option(
+            "--on-invalid", documents.on_invalid,
+            "invalid UTF-8, half surrogates: stop, put U+FFFD, or leave the document out and end with exit code "
+            "8 (default: error). Malformed JSON lines stop unless skipped")
         ->transform(CLI::CheckedTransformer(policies))
         ->type_name("error|replace|skip");
 }
@@ -162,10 +158,12 @@ void add_data(CLI::App& app, Invocation& chosen) {
     const auto options = std::make_shared<DataOptions>();
     auto& ingest = options->ingest;
     command->add_option("--input", ingest.inputs, "files and folders, in order")->type_name("PATH...");
-    command->add_option("--tokenizer", ingest.tokenizer, "byte, a tokenizer.json, or a folder with encoder.json + vocab.bpe");
-    command->add_option("--out", ingest.prefix, "the set becomes PREFIX.bin, PREFIX.idx, PREFIX.json")->type_name("PREFIX");
-    CLI::Option* fraction = command->add_option(
-        "--valid-fraction", ingest.valid_fraction, "fraction of documents held out, chosen by a hash of (seed, text)");
+    command->add_option("--tokenizer", ingest.tokenizer,
+                        "byte, a tokenizer.json, or a folder with encoder.json + vocab.bpe");
+    command->add_option("--out", ingest.prefix, "the set becomes PREFIX.bin, PREFIX.idx, PREFIX.json")
+        ->type_name("PREFIX");
+    CLI::Option* fraction = command->add_option("--valid-fraction", ingest.valid_fraction,
+                                                "fraction of documents held out, chosen by a hash of (seed, text)");
     command->add_option("--valid-out", ingest.valid_prefix, "where held-out documents go (default: PREFIX-valid)")
         ->type_name("PREFIX")
         ->needs(fraction);
@@ -176,7 +174,8 @@ void add_data(CLI::App& app, Invocation& chosen) {
     command->add_option("--threads", ingest.threads, "0 = all (default)")->check(CLI::Range(0, 1024));
     command->add_option("--check", options->check_prefix, "read a whole token set and check every id and hash")
         ->type_name("PREFIX");
-    command->add_option("--vocab", options->check_vocab, "with --check: bound of the ids (default: the set's tokenizer)")
+    command
+        ->add_option("--vocab", options->check_vocab, "with --check: bound of the ids (default: the set's tokenizer)")
         ->check(CLI::NonNegativeNumber);
     command->add_flag("--json", options->json, "report as JSON");
     command->footer("Example: ogrom data --input books/ --tokenizer byte --valid-fraction 0.05 --out results/books");

@@ -91,6 +91,9 @@ Sampled generate(const SampleOptions& options, const Tokenizer& tokenizer, const
         log_warning("the prompt is {} tokens longer than the model's sequence of {}: only its end is used",
                     text.dropped(), model.sequence);
     }
+    if (!options.json) {
+        print(options.prompt);
+    }
     const i64 prompt_dropped = text.dropped();
     const std::vector<bool> allowed = drawable(tokenizer, model.vocab);
     std::vector<double> logits(allowed.size());
@@ -147,9 +150,6 @@ int run_sample(const SampleOptions& options) {
     const CheckpointHeader header = read_header(options.checkpoint);
     const ModelConfig model = read_model(options.checkpoint);
     const Tokenizer tokenizer = load_tokenizer(options, header);
-    if (!options.json) {
-        print(options.prompt);
-    }
     const Dtype type = read_weight_type(options.checkpoint);
     require(type == Dtype::fp32 || type == Dtype::fp64, ExitCode::usage,
             fmt::format("{}: weights in {}; sampling is built for fp32 and fp64", options.checkpoint, name_of(type)));

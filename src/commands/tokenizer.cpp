@@ -1,7 +1,6 @@
 // ogrom tokenizer: train, encode, decode, info.
-#include <fmt/format.h>
-
 #include <cstdio>
+#include <fmt/format.h>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -37,7 +36,9 @@ void print_all(std::string_view text) {
     }
 }
 
-std::string standard_input() { return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()}; }
+std::string standard_input() {
+    return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+}
 
 // PATH.json is the file itself; anything else is a folder that gets a tokenizer.json.
 std::string target_of(const std::string& out) {
@@ -159,7 +160,9 @@ void set_run(CLI::App* command, const Options& options, Invocation& chosen, int 
 
 void add_learn(CLI::App& tokenizer, const Options& options, Invocation& chosen) {
     CLI::App* command = tokenizer.add_subcommand("train", "Learn a byte-level BPE from text");
-    command->add_option("--input", options->inputs, "files and folders (text, JSON Lines)")->required()->type_name("PATH...");
+    command->add_option("--input", options->inputs, "files and folders (text, JSON Lines)")
+        ->required()
+        ->type_name("PATH...");
     command->add_option("--vocab", options->vocab, "entries, the 256 bytes and <|endoftext|> included")->required();
     command->add_option("--out", options->out, "a .json file, or a folder that gets tokenizer.json")->required();
     command->add_option("--min-count", options->min_count, "a pair must occur this often to be merged")
@@ -189,7 +192,8 @@ void add_tokenizer(CLI::App& app, Invocation& chosen) {
     encode->add_option_function<std::string>(
         "--text", [options](const std::string& text) { options->text = text, options->has_text = true; },
         "the text, instead of standard input");
-    encode->add_flag("--parse-specials", options->parse_specials, "take <|endoftext|> in the text as the special token");
+    encode->add_flag("--parse-specials", options->parse_specials,
+                     "take <|endoftext|> in the text as the special token");
     set_run(encode, options, chosen, run_encode);
 
     CLI::App* decode = command->add_subcommand("decode", "Ids (standard input, separated by blanks or commas) to text");

@@ -1,8 +1,7 @@
 #include "src/data/bpe.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
+#include <fmt/core.h>
 #include <functional>
 #include <queue>
 #include <unordered_set>

@@ -5,6 +5,7 @@
 #include "kernels/common/error.h"
 #include "kernels/common/fault.h"
 #include "kernels/common/hash.h"
+
 #include "src/data/permutation.h"
 
 namespace ogrom {

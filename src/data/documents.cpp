@@ -1,8 +1,7 @@
 #include "src/data/documents.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
+#include <fmt/core.h>
 
 #include "kernels/common/error.h"
 
@@ -47,7 +46,9 @@ bool looks_like_utf16(std::string_view text) {
     return zero(0) == zero(2) && zero(1) == zero(3) && zero(0) != zero(1);
 }
 
-bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r\v") == std::string_view::npos; }
+bool is_blank(std::string_view line) {
+    return line.find_first_not_of(" \t\r\v") == std::string_view::npos;
+}
 
 std::string_view without_cr(std::string_view line) {
     if (line.ends_with('\r')) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/common/extents.h"
+
 #include "src/data/jsonl.h"
 #include "src/data/mapped_file.h"
 

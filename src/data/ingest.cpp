@@ -1,11 +1,10 @@
 #include "src/data/ingest.h"
 
-#include <fmt/core.h>
-#include <omp.h>
-
 #include <algorithm>
 #include <exception>
+#include <fmt/core.h>
 #include <memory>
+#include <omp.h>
 
 #include "kernels/common/error.h"
 
@@ -129,11 +128,12 @@ IngestReport ingest(const IngestOptions& options, const std::function<void(i64, 
     report.skip_messages = reader.skip_messages();
     const TokenSetWriter::InputFaults faults{reader.replaced(), reader.skipped()};
     if (valid && valid->documents() == 0 && train.documents() > 0) {
-        fail(ExitCode::data,
-             fmt::format("--valid-fraction {} holds out none of the {} documents; whole documents are held out: cut the "
-                         "text into more of them (--document-separator, --split-documents), or use another fraction or "
-                         "--seed",
-                         options.valid_fraction, train.documents()));
+        fail(
+            ExitCode::data,
+            fmt::format("--valid-fraction {} holds out none of the {} documents; whole documents are held out: cut the "
+                        "text into more of them (--document-separator, --split-documents), or use another fraction or "
+                        "--seed",
+                        options.valid_fraction, train.documents()));
     }
     report.train = train.finish(faults);
     if (valid) {

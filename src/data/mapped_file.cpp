@@ -1,11 +1,10 @@
 #include "src/data/mapped_file.h"
 
+#include <cerrno>
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-
-#include <cerrno>
 #include <system_error>
 #include <utility>
 

@@ -108,6 +108,8 @@ std::vector<Batch> Prefetch::next(i64 step) {
     return batches;
 }
 
-double Prefetch::waited_s() const { return impl_->waited_s; }
+double Prefetch::waited_s() const {
+    return impl_->waited_s;
+}
 
 }  // namespace ogrom

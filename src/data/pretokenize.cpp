@@ -13,10 +13,10 @@ constexpr std::array<CharClass, 128> make_ascii() {
     for (unsigned c = 0; c < 128; ++c) {
         const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
         const bool blank = c == ' ' || (c >= '\t' && c <= '\r');
-        table[c] = letter                   ? CharClass::letter
-                   : c >= '0' && c <= '9'   ? CharClass::number
-                   : blank                  ? CharClass::blank
-                                            : CharClass::other;
+        table[c] = letter                 ? CharClass::letter
+                   : c >= '0' && c <= '9' ? CharClass::number
+                   : blank                ? CharClass::blank
+                                          : CharClass::other;
     }
     return table;
 }

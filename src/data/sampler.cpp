@@ -2,10 +2,9 @@
 // Next: data/prefetch.cpp.
 #include "src/data/sampler.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cmath>
+#include <fmt/core.h>
 
 #include "kernels/common/error.h"
 #include "kernels/common/fault.h"
@@ -90,21 +89,23 @@ void Sampler::Impl::check_tokenizer(const std::string& tokenizer) {
         return;
     }
     const Tokenizer expected = Tokenizer::load(tokenizer);
-    require(expected.identity() == record->tokenizer, ExitCode::data,
-            fmt::format("{}: made by tokenizer {} ({}), but data.tokenizer = \"{}\" is {}; name the tokenizer that made "
-                        "the set, or make the set again with `ogrom data`",
-                        prefix, record->tokenizer, record->tokenizer_path, tokenizer, expected.identity()));
+    require(
+        expected.identity() == record->tokenizer, ExitCode::data,
+        fmt::format("{}: made by tokenizer {} ({}), but data.tokenizer = \"{}\" is {}; name the tokenizer that made "
+                    "the set, or make the set again with `ogrom data`",
+                    prefix, record->tokenizer, record->tokenizer_path, tokenizer, expected.identity()));
 }
 
 void Sampler::Impl::check_size() const {
     const char* name = part == SplitPart::train ? "training" : "held-out";
-    require(samples > 0, ExitCode::data,
-            fmt::format("{}: the {} part has {} documents with {} tokens; one sample needs {} (train.sequence + 1): give "
-                        "more text or a shorter sequence{}",
-                        line.set().prefix(), name, line.documents(), line.tokens(), T + 1,
-                        rule.keep == PartRule::Keep::all
-                            ? std::string()
-                            : fmt::format(" or another data.valid_fraction than {}", rule.fraction)));
+    require(
+        samples > 0, ExitCode::data,
+        fmt::format("{}: the {} part has {} documents with {} tokens; one sample needs {} (train.sequence + 1): give "
+                    "more text or a shorter sequence{}",
+                    line.set().prefix(), name, line.documents(), line.tokens(), T + 1,
+                    rule.keep == PartRule::Keep::all
+                        ? std::string()
+                        : fmt::format(" or another data.valid_fraction than {}", rule.fraction)));
 }
 
 i64 Sampler::Impl::place_of(i64 n) const {
@@ -134,9 +135,15 @@ Sampler::Sampler(const DataConfig& data, i64 sequence, i64 vocab, SplitPart part
 }
 Sampler::~Sampler() = default;
 
-i64 Sampler::samples_per_epoch() const { return impl_->samples; }
-i64 Sampler::tokens() const { return impl_->line.tokens(); }
-i64 Sampler::documents() const { return impl_->line.documents(); }
+i64 Sampler::samples_per_epoch() const {
+    return impl_->samples;
+}
+i64 Sampler::tokens() const {
+    return impl_->line.tokens();
+}
+i64 Sampler::documents() const {
+    return impl_->line.documents();
+}
 
 std::vector<std::string> Sampler::report() const {
     const DocumentLine& line = impl_->line;
@@ -151,14 +158,15 @@ std::vector<std::string> Sampler::report() const {
     if (line.empty() > 0) {
         lines.push_back(fmt::format("{}: {} empty documents left out", line.set().prefix(), line.empty()));
     }
-    lines.push_back(fmt::format("{}: index of an epoch takes {}", line.set().prefix(), human_bytes(line.index_bytes())));
+    lines.push_back(
+        fmt::format("{}: index of an epoch takes {}", line.set().prefix(), human_bytes(line.index_bytes())));
     return lines;
 }
 
 std::string Sampler::coverage(i64 steps, i64 global_batch) const {
     const double wanted = static_cast<double>(steps) * static_cast<double>(global_batch);
-    std::string text = fmt::format("{} steps x {} samples read the set {:.2f} times", group_digits(steps),
-                                   global_batch, wanted / static_cast<double>(impl_->samples));
+    std::string text = fmt::format("{} steps x {} samples read the set {:.2f} times", group_digits(steps), global_batch,
+                                   wanted / static_cast<double>(impl_->samples));
     if (impl_->samples < global_batch) {
         text += fmt::format("; an epoch has only {} samples, so samples repeat within a step", impl_->samples);
     }
@@ -191,8 +199,7 @@ Cursor Sampler::cursor(i64 total_samples) const {
     cursor.version = cursor_version;
     cursor.seed = impl_->seed;
     cursor.total_samples = total_samples;
-    cursor.sources.push_back(
-        {impl_->set_id, 1.0, total_samples / impl_->samples, total_samples % impl_->samples});
+    cursor.sources.push_back({impl_->set_id, 1.0, total_samples / impl_->samples, total_samples % impl_->samples});
     return cursor;
 }
 
@@ -219,10 +226,10 @@ void Sampler::check(const Cursor& saved) const {
     const Cursor here = cursor(std::max<i64>(0, saved.total_samples));
     if (here.total_samples != saved.total_samples || here.sources[0].epoch != source.epoch ||
         here.sources[0].consumed != source.consumed) {
-        refuse(fmt::format("{} samples were epoch {}, sample {}, and would now be epoch {}, sample {} (another "
-                           "train.sequence or data.valid_fraction?)",
-                           saved.total_samples, source.epoch, source.consumed, here.sources[0].epoch,
-                           here.sources[0].consumed));
+        refuse(fmt::format(
+            "{} samples were epoch {}, sample {}, and would now be epoch {}, sample {} (another "
+            "train.sequence or data.valid_fraction?)",
+            saved.total_samples, source.epoch, source.consumed, here.sources[0].epoch, here.sources[0].consumed));
     }
 }
 

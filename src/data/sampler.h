@@ -1,9 +1,9 @@
 // Which tokens make up global sample n of a run: a pure function of (seed, epoch, n), independent of layout. The cursor
 // is a count of samples per source, so a run resumed under any layout reads on where the other stopped.
 // The non-empty documents of an epoch are concatenated in shuffled order (one end-of-document token closes each);
-// sample i of the epoch is tokens i*T .. i*T + T of that line, T inputs and the T tokens after them, so that every token
-// but the first is predicted once; samples of an epoch are then shuffled (data/permutation.h). The last, shorter piece
-// of an epoch is dropped and counted. The held-out part is in file order, not shuffled, the same in every epoch.
+// sample i of the epoch is tokens i*T .. i*T + T of that line, T inputs and the T tokens after them, so that every
+// token but the first is predicted once; samples of an epoch are then shuffled (data/permutation.h). The last, shorter
+// piece of an epoch is dropped and counted. The held-out part is in file order, not shuffled, the same in every epoch.
 // Documents are held out of data.train by a hash of their number, whatever data.seed is.
 #pragma once
 #include <cstdint>

@@ -1,14 +1,14 @@
 #include "src/data/token_set.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "kernels/common/error.h"
+
 #include "src/base/file.h"
 #include "src/data/content_hash.h"
 
@@ -134,9 +134,9 @@ void TokenSet::read_record() {
     try {
         const auto json = nlohmann::json::parse(read_file(path, record_limit_bytes, ExitCode::data));
         const int format = json.at("format").get<int>();
-        require(format == token_set_format, ExitCode::data,
-                fmt::format("{}: format {} is not known; this program reads format {}", path, format,
-                            token_set_format));
+        require(
+            format == token_set_format, ExitCode::data,
+            fmt::format("{}: format {} is not known; this program reads format {}", path, format, token_set_format));
         const auto& tokenizer = json.at("tokenizer");
         record.tokenizer = tokenizer.at("identity").get<std::string>();
         record.tokenizer_path = tokenizer.at("path").get<std::string>();

@@ -14,6 +14,7 @@
 
 #include "kernels/common/dtype.h"
 #include "kernels/common/extents.h"
+
 #include "src/data/mapped_file.h"
 
 namespace ogrom {
@@ -29,20 +30,20 @@ struct TokenSetRecord {
     i64 vocab = 0;               // largest id of the tokenizer + 1
     i64 eod = -1;                // id that closes every document
     i64 documents = 0, tokens = 0;
-    i64 empty_documents = 0;    // dropped
-    i64 replaced = 0;           // invalid characters replaced by U+FFFD
-    i64 skipped = 0;            // documents or lines left out as invalid
-    std::string hash;           // of .bin, "xxh3-128:" + 32 hex digits
-    std::string index_hash;     // of .idx
-    i64 bytes = 0;              // of .bin
-    i64 index_bytes = 0;        // of .idx
+    i64 empty_documents = 0;  // dropped
+    i64 replaced = 0;         // invalid characters replaced by U+FFFD
+    i64 skipped = 0;          // documents or lines left out as invalid
+    std::string hash;         // of .bin, "xxh3-128:" + 32 hex digits
+    std::string index_hash;   // of .idx
+    i64 bytes = 0;            // of .bin
+    i64 index_bytes = 0;      // of .idx
 };
 
 class TokenSet {
 public:
-    // Maps and checks: sizes are bounded by the files before anything is allocated, every sequence lies inside .bin, the
-    // document table is sorted and covers all sequences, the record's counts agree. Throws Error(data) with the path
-    // and the first bad entry.
+    // Maps and checks: sizes are bounded by the files before anything is allocated, every sequence lies inside .bin,
+    // the document table is sorted and covers all sequences, the record's counts agree. Throws Error(data) with the
+    // path and the first bad entry.
     explicit TokenSet(const std::string& prefix);
 
     [[nodiscard]] i64 documents() const { return documents_; }  // empty ones included

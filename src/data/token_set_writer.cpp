@@ -1,9 +1,8 @@
 #include "src/data/token_set_writer.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cstring>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "kernels/common/error.h"
@@ -77,8 +76,7 @@ std::string record_text(const TokenSetRecord& record, Dtype type) {
 }  // namespace
 
 struct TokenSetWriter::Impl {
-    explicit Impl(const std::string& name)
-        : prefix(name), bin(name + ".bin.tmp"), lengths(name + ".idx.lengths.tmp") {}
+    explicit Impl(const std::string& name) : prefix(name), bin(name + ".bin.tmp"), lengths(name + ".idx.lengths.tmp") {}
     ~Impl();
     void add_document(std::span<const std::int32_t> ids);
     void put_ids(std::span<const std::int32_t> ids);
@@ -108,8 +106,8 @@ TokenSetWriter::Impl::~Impl() {
 void TokenSetWriter::Impl::put_ids(std::span<const std::int32_t> ids) {
     for (const std::int32_t id : ids) {
         if (id < 0 || id >= record.vocab) {
-            fail(ExitCode::data, fmt::format("{}: document {}: id {} is outside the tokenizer's vocabulary of {}", prefix,
-                                             record.documents, id, record.vocab));
+            fail(ExitCode::data, fmt::format("{}: document {}: id {} is outside the tokenizer's vocabulary of {}",
+                                             prefix, record.documents, id, record.vocab));
         }
     }
     if (type == Dtype::i32) {
@@ -190,8 +188,12 @@ TokenSetWriter::TokenSetWriter(const std::string& prefix, const Tokenizer& token
 }
 TokenSetWriter::~TokenSetWriter() = default;
 
-i64 TokenSetWriter::documents() const { return impl_->record.documents; }
-i64 TokenSetWriter::tokens() const { return impl_->record.tokens; }
+i64 TokenSetWriter::documents() const {
+    return impl_->record.documents;
+}
+i64 TokenSetWriter::tokens() const {
+    return impl_->record.tokens;
+}
 
 void TokenSetWriter::add(std::span<const std::int32_t> ids) {
     const auto eod = static_cast<std::int32_t>(impl_->record.eod);

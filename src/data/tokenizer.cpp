@@ -1,8 +1,7 @@
 #include "src/data/tokenizer.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
+#include <fmt/core.h>
 
 #include "kernels/common/error.h"
 
@@ -21,7 +20,9 @@ constexpr std::int32_t byte_eod = 256;
 
 }  // namespace
 
-Tokenizer Tokenizer::byte_level() { return {}; }
+Tokenizer Tokenizer::byte_level() {
+    return {};
+}
 
 Tokenizer Tokenizer::from_parts(std::vector<std::optional<std::string>> texts, const std::vector<Merge>& merges,
                                 std::vector<AddedToken> added) {
@@ -35,8 +36,9 @@ Tokenizer Tokenizer::load(const std::string& name) {
         return byte_level();
     }
     require(file_exists(name), ExitCode::data,
-            name + ": no such tokenizer; give \"byte\", a tokenizer.json, or a folder that holds tokenizer.json, "
-                   "encoder.json + vocab.bpe, or vocab.json + merges.txt");
+            name +
+                ": no such tokenizer; give \"byte\", a tokenizer.json, or a folder that holds tokenizer.json, "
+                "encoder.json + vocab.bpe, or vocab.json + merges.txt");
     if (!is_directory(name)) {
         return load_tokenizer_json(name);
     }
@@ -51,13 +53,18 @@ Tokenizer Tokenizer::load(const std::string& name) {
             return load_vocab_and_merges(vocab, merges);
         }
     }
-    fail(ExitCode::data, name + ": the folder holds neither tokenizer.json, nor encoder.json + vocab.bpe, nor vocab.json "
-                                "+ merges.txt");
+    fail(ExitCode::data, name +
+                             ": the folder holds neither tokenizer.json, nor encoder.json + vocab.bpe, nor vocab.json "
+                             "+ merges.txt");
 }
 
-i64 Tokenizer::vocab_size() const { return model_ ? static_cast<i64>(model_->texts().size()) : byte_eod + 1; }
+i64 Tokenizer::vocab_size() const {
+    return model_ ? static_cast<i64>(model_->texts().size()) : byte_eod + 1;
+}
 
-std::optional<std::int32_t> Tokenizer::eod() const { return model_ ? model_->eod() : byte_eod; }
+std::optional<std::int32_t> Tokenizer::eod() const {
+    return model_ ? model_->eod() : byte_eod;
+}
 
 const std::string& Tokenizer::identity() const {
     static const std::string byte_identity = content_hash("byte level: id = byte, 256 = end of document, 1");
@@ -119,7 +126,9 @@ struct Encoder::Impl {
     WordCache cache;
 };
 
-Encoder::Encoder(const Tokenizer& tokenizer) : impl_(std::make_unique<Impl>()) { impl_->model = tokenizer.model_; }
+Encoder::Encoder(const Tokenizer& tokenizer) : impl_(std::make_unique<Impl>()) {
+    impl_->model = tokenizer.model_;
+}
 Encoder::~Encoder() = default;
 Encoder::Encoder(Encoder&& other) noexcept = default;
 

@@ -1,8 +1,8 @@
 // Text to ids and back, without loss: decode(encode(x)) = x for any bytes, valid UTF-8 or not.
 //   byte   built in: id = byte, 256 = end of document
 //   BPE    byte-level byte pair encoding (Sennrich et al. 2016, Radford et al. 2019): text is cut into words by GPT-2's
-//          pattern (data/pretokenize.h), then in each word the neighbouring pair of lowest rank, the leftmost of equals,
-//          is merged until no pair has a rank
+//          pattern (data/pretokenize.h), then in each word the neighbouring pair of lowest rank, the leftmost of
+//          equals, is merged until no pair has a rank
 // Files: a tokenizer.json of the Hugging Face form, or a folder with encoder.json + vocab.bpe, vocab.json + merges.txt,
 // or tokenizer.json. What a tokenizer.json asks for and this program has not is refused by name at load.
 // The text of a special token (<|endoftext|>) inside a document is plain text unless the caller says Specials::parse;

@@ -1,8 +1,7 @@
 #include "src/data/tokenizer_file.h"
 
-#include <fmt/core.h>
-
 #include <array>
+#include <fmt/core.h>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -20,7 +19,7 @@ bool names_itself(unsigned byte) {
 }
 
 struct ByteNames {
-    std::array<u32, 256> point{};         // by byte
+    std::array<u32, 256> point{};          // by byte
     std::array<std::int16_t, 324> byte{};  // by point; -1 = names no byte
 };
 
@@ -114,8 +113,8 @@ void VocabBuilder::add_token(const std::string& content, i64 id, AddedToken::Kin
     }
     if (const auto found = ids_.find(content); found != ids_.end()) {
         if (found->second != id) {
-            refuse(where, fmt::format("added token '{}' has id {}, the vocabulary gives it {}", content, id,
-                                      found->second));
+            refuse(where,
+                   fmt::format("added token '{}' has id {}, the vocabulary gives it {}", content, id, found->second));
         }
         texts_[id] = content;
     } else {
@@ -141,7 +140,7 @@ void VocabBuilder::add_merge(std::string_view left, std::string_view right, cons
     const u64 pair = (u64{static_cast<u32>(merge.left)} << 32) | static_cast<u32>(merge.right);
     if (const auto [at, fresh] = merged_.emplace(pair, where.number); !fresh) {
         refuse(where.text(), fmt::format("merge '{} {}' stood already at {}", left, right,
-                                          MergePlace{where.path, where.form, at->second}.text()));
+                                         MergePlace{where.path, where.form, at->second}.text()));
     }
     merges_.push_back(merge);
 }

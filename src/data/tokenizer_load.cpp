@@ -1,7 +1,6 @@
 // Reading of tokenizer files; what is accepted stands in tokenizer_file.h.
-#include <fmt/core.h>
-
 #include <algorithm>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
@@ -120,11 +119,9 @@ void check_pre_tokenizer(const Json& component, const std::string& path) {
         type_of(parts[1], where) != "ByteLevel") {
         refuse(where, "type '" + type + "' is not built; ByteLevel, or GPT-2's Split followed by ByteLevel, are");
     }
-    check_component(parts[0], where + ".pretokenizers[0]",
-                    {{"type", {}},
-                     {"pattern", {Json{{"Regex", gpt2_pattern}}}},
-                     {"behavior", {"Isolated"}},
-                     {"invert", {false}}});
+    check_component(
+        parts[0], where + ".pretokenizers[0]",
+        {{"type", {}}, {"pattern", {Json{{"Regex", gpt2_pattern}}}}, {"behavior", {"Isolated"}}, {"invert", {false}}});
     byte_level(parts[1], where + ".pretokenizers[1]", false);
 }
 
@@ -162,7 +159,8 @@ void read_added(const Json& list, const std::string& path, VocabBuilder& builder
     for (std::size_t i = 0; i < list.size(); ++i) {
         const std::string where = fmt::format("{}: added_tokens[{}]", path, i);
         const Json& token = list[i];
-        if (!token.is_object() || !token.contains("content") || !token["content"].is_string() || !token.contains("id")) {
+        if (!token.is_object() || !token.contains("content") || !token["content"].is_string() ||
+            !token.contains("id")) {
             refuse(where, "needs \"id\" and \"content\"");
         }
         // Without a normalizer (others are refused), 'normalized' changes nothing.

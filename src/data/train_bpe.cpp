@@ -1,8 +1,7 @@
 #include "src/data/train_bpe.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
+#include <fmt/core.h>
 #include <queue>
 
 #include "kernels/common/error.h"
@@ -17,7 +16,9 @@ namespace {
 constexpr std::size_t piece_bytes = 256;
 constexpr i64 smallest_vocab = 257;
 
-u64 pair_key(std::int32_t left, std::int32_t right) { return (u64{static_cast<u32>(left)} << 32) | static_cast<u32>(right); }
+u64 pair_key(std::int32_t left, std::int32_t right) {
+    return (u64{static_cast<u32>(left)} << 32) | static_cast<u32>(right);
+}
 
 struct Word {
     std::vector<std::int32_t> symbols;
@@ -195,8 +196,8 @@ TrainedBpe train_bpe(const WordCounts& words, i64 vocab, i64 min_count, const st
     while (static_cast<i64>(trained.texts.size()) + 1 < vocab && trainer.best(min_count, next)) {
         const auto left = static_cast<std::int32_t>(next.key >> 32);
         const auto right = static_cast<std::int32_t>(next.key & 0xFFFFFFFFU);
-        const auto [known, fresh] = id_of.emplace(trained.texts[left] + trained.texts[right],
-                                                  static_cast<std::int32_t>(trained.texts.size()));
+        const auto [known, fresh] =
+            id_of.emplace(trained.texts[left] + trained.texts[right], static_cast<std::int32_t>(trained.texts.size()));
         const std::int32_t result = known->second;
         trained.merges.push_back({left, right, result});
         if (fresh) {

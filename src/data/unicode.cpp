@@ -28,8 +28,12 @@ std::vector<CharClass> make_classes() {
     return classes;
 }
 
-u32 tail(const char* at, int i) { return static_cast<unsigned char>(at[i]); }
-bool is_tail(u32 byte) { return (byte & 0xC0) == 0x80; }
+u32 tail(const char* at, int i) {
+    return static_cast<unsigned char>(at[i]);
+}
+bool is_tail(u32 byte) {
+    return (byte & 0xC0) == 0x80;
+}
 
 }  // namespace
 
@@ -38,7 +42,10 @@ Utf8Char decode_utf8(const char* at, const char* end) {
     if (lead < 0x80) {
         return {lead, 1, true};
     }
-    const int bytes = lead >= 0xC2 && lead < 0xE0 ? 2 : lead >= 0xE0 && lead < 0xF0 ? 3 : lead >= 0xF0 && lead < 0xF5 ? 4 : 0;
+    const int bytes = lead >= 0xC2 && lead < 0xE0   ? 2
+                      : lead >= 0xE0 && lead < 0xF0 ? 3
+                      : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                    : 0;
     if (bytes == 0 || end - at < bytes) {
         return {lead, 1, false};
     }

@@ -279,6 +279,9 @@ bool has_link(hid_t parent, const std::string& name) {
 namespace {
 
 void require_hard_links(hid_t file_id, const std::string& path, const std::string& file) {
+    if (path == "/") {
+        return;
+    }
     for (std::size_t slash = path.find('/', 1); true; slash = path.find('/', slash + 1)) {
         const std::string step = path.substr(0, slash);
         H5L_info_t info;

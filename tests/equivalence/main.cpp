@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "src/base/log.h"
 #include "tests/equivalence/tiny.h"
 
 namespace ogrom::test {
@@ -31,6 +32,7 @@ int main(int argc, char** argv) {
     using namespace ogrom;
     setenv("OGROM_POISON", "1", 1);  // whatever is read before it is written shows as NaN
     testing::InitGoogleTest(&argc, argv);
+    set_log_level(LogLevel::error);
     test::held = std::make_unique<Session>(Session::Options{.timeout_s = 60});
     if (test::held->rank() != 0) {
         testing::TestEventListeners& listeners = testing::UnitTest::GetInstance()->listeners();

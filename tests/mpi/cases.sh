@@ -41,11 +41,14 @@ await_end() { # the job ends within $1 seconds; its exit code goes to $status
     took=$((($(date +%s%N) - start) / 1000000))
     [ "$took" -lt $(($1 * 1000)) ] || fail "not ended after $1 s"
 }
+alive() { # a zombie that nobody collects is gone
+    [ -r "/proc/$1/stat" ] && ! grep -q ') Z ' "/proc/$1/stat" 2>/dev/null
+}
 no_process_left() {
     for _ in $(seq 50); do
         local left=0
         for file in "$PROBE_PIDS"/*; do
-            [ -e "$file" ] && [ -d "/proc/$(cat "$file")" ] && left=1
+            [ -e "$file" ] && alive "$(cat "$file")" && left=1
         done
         [ "$left" -eq 0 ] && return
         sleep 0.1

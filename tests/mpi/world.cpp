@@ -26,6 +26,7 @@ Session& session() {
 }  // namespace ogrom::test
 
 int main(int argc, char** argv) {
+    testing::GTEST_FLAG(color) = "no";  // mpirun gives its ranks a terminal, whoever reads the output
     testing::InitGoogleTest(&argc, argv);
     using namespace ogrom;
     Session::Options options;

@@ -1,8 +1,9 @@
 // Corpora into documents and token sets (field cases B28, B31).
 #include "src/data/documents.h"
 
-#include "fixtures.h"
 #include "src/data/ingest.h"
+
+#include "fixtures.h"
 
 namespace ogrom::data_test {
 
@@ -36,7 +37,8 @@ TEST(Jsonl, ReadsTheMember) {
     std::string text;
     const std::pair<std::string, std::string> good[] = {
         {R"({"text":"a b"})", "a b"},
-        {R"( { "id" : [1, -2.5e+3, {"text":"no"}, true, false, null] , "text" : "x\n\"\\\/\b\f\r\ty" } )", "x\n\"\\/\b\f\r\ty"},
+        {R"( { "id" : [1, -2.5e+3, {"text":"no"}, true, false, null] , "text" : "x\n\"\\\/\b\f\r\ty" } )",
+         "x\n\"\\/\b\f\r\ty"},
         {R"({"text":"\u00e9\u2028\ud83d\ude00\u0000z"})", std::string("é\u2028😀\0z", 11)},
         {"{\"text\":\"raw \xE2\x80\xA8 \xC2\x85 \r \v \f \"}", "raw \u2028 \u0085 \r \v \f "},
         {R"({"text":""})", ""},
@@ -63,7 +65,9 @@ TEST(Jsonl, NamesTheFaultAndItsByte) {
                                                              {R"({"a":tru,"text":""})", "not a JSON value", 5},
                                                              {R"({"text":"\ud800x"})", "half of a surrogate", 9},
                                                              {R"({"text":"\udc00"})", "half of a surrogate", 9},
-                                                             {"{\"text\":\"ab\xF4" "A\"}", "invalid UTF-8 (0xF4)", 11},
+                                                             {"{\"text\":\"ab\xF4"
+                                                              "A\"}",
+                                                              "invalid UTF-8 (0xF4)", 11},
                                                              {std::string(600, '['), "an object is missing", 0}};
     for (const auto& [line, fault, at] : bad) {
         const JsonlLine result = parse(line, InvalidText::error, text);
@@ -72,22 +76,30 @@ TEST(Jsonl, NamesTheFaultAndItsByte) {
     }
     const std::string deep = "{\"a\":" + std::string(100000, '[');
     EXPECT_SAYS(parse(deep, InvalidText::error, text).fault, "nested more than");
-    EXPECT_EQ(parse("{\"text\":\"ab\xF4" "A\\ud800\"}", InvalidText::replace, text).replaced, 2);
+    EXPECT_EQ(parse("{\"text\":\"ab\xF4"
+                    "A\\ud800\"}",
+                    InvalidText::replace, text)
+                  .replaced,
+              2);
     EXPECT_EQ(text, "ab\uFFFDA\uFFFD");
 }
 
 TEST(Documents, JsonLinesAreCutAtLineFeedsOnly) {
     const Folder folder;
     const std::string long_text(50 << 20, 'y');
-    const auto path = folder.write("c.jsonl", "\xEF\xBB\xBF{\"text\":\"one\"}\r\n"
-                                              "{\"text\":\"two \xE2\x80\xA8 \xC2\x85\"}\n"
-                                              "{\"text\":\"bad \xF4" "A\"}\n"
-                                              "{\"text\":\"half \\ud800\"}\n"
-                                              "\n"
-                                              "{\"text\":\"a\"}{\"text\":\"b\"}\n"
-                                              "{\"text\":\"zero \\u0000\"}\n"
-                                              "{\"text\":\"" + long_text + "\"}\n"
-                                              "{\"text\":\"last\"}");
+    const auto path = folder.write("c.jsonl",
+                                   "\xEF\xBB\xBF{\"text\":\"one\"}\r\n"
+                                   "{\"text\":\"two \xE2\x80\xA8 \xC2\x85\"}\n"
+                                   "{\"text\":\"bad \xF4"
+                                   "A\"}\n"
+                                   "{\"text\":\"half \\ud800\"}\n"
+                                   "\n"
+                                   "{\"text\":\"a\"}{\"text\":\"b\"}\n"
+                                   "{\"text\":\"zero \\u0000\"}\n"
+                                   "{\"text\":\"" +
+                                       long_text +
+                                       "\"}\n"
+                                       "{\"text\":\"last\"}");
     DocumentOptions options;
     EXPECT_SAYS(message_of([&] { read_all({path}, options); }), "c.jsonl:3: byte 54: invalid UTF-8 (0xF4)");
     options.on_invalid = InvalidText::skip;
@@ -104,8 +116,8 @@ TEST(Documents, JsonLinesAreCutAtLineFeedsOnly) {
 
 TEST(Documents, Utf16IsRefused) {
     const Folder folder;
-    const std::string texts[] = {std::string("\xFF\xFE{\0\"\0", 6), std::string("\xFE\xFF\0{", 4), std::string("{\0\"\0t\0", 6),
-                                 std::string("\0{\0\"", 4)};
+    const std::string texts[] = {std::string("\xFF\xFE{\0\"\0", 6), std::string("\xFE\xFF\0{", 4),
+                                 std::string("{\0\"\0t\0", 6), std::string("\0{\0\"", 4)};
     for (const auto& text : texts) {
         const auto path = folder.write("u.jsonl", text);
         EXPECT_SAYS(message_of([&] { read_all({path}, {}); }), "UTF-16 text");
@@ -207,7 +219,8 @@ TEST_F(IngestTest, EmptyAndBadInputIsCountedOrRefused) {
     options_.inputs = {folder_.write("e.jsonl", "{\"text\":\"\"}\n{\"text\":\"\"}\n{\"text\":\"\"}\n")};
     EXPECT_SAYS(message_of([&] { ingest(options_, {}); }), "no tokens: 3 documents were empty");
     EXPECT_FALSE(file_exists(options_.prefix + ".bin"));
-    options_.inputs = {folder_.write("f.jsonl", "{\"text\":\"\"}\n{\"text\":\"a\"}\n{\"x\":1}\n{\"text\":null}\n{\"text\":1}\n")};
+    options_.inputs = {
+        folder_.write("f.jsonl", "{\"text\":\"\"}\n{\"text\":\"a\"}\n{\"x\":1}\n{\"text\":null}\n{\"text\":1}\n")};
     EXPECT_SAYS(message_of([&] { ingest(options_, {}); }), "f.jsonl:3: byte");
     options_.documents.on_invalid = InvalidText::skip;
     const auto report = ingest(options_, {});

@@ -1,14 +1,13 @@
 // Shared by the data tests: a folder that goes away, small token sets, raw index files.
 #pragma once
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <gtest/gtest.h>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 #include "kernels/common/error.h"

@@ -41,9 +41,9 @@ void run(const Sampler& sampler, const Layout& layout, i64 first, i64 last, Sequ
                 EXPECT_EQ(batch.unmasked, batch.B * T);
                 for (i64 row = 0; row < batch.B; ++row) {
                     const auto begin = batch.tokens.begin() + row * T;
-                    const bool fresh = seen.emplace(std::pair(step, batch.sample[row]),
-                                                    Row{batch.sample_id[row], {begin, begin + T}})
-                                           .second;
+                    const bool fresh =
+                        seen.emplace(std::pair(step, batch.sample[row]), Row{batch.sample_id[row], {begin, begin + T}})
+                            .second;
                     EXPECT_TRUE(fresh) << "sample " << batch.sample[row] << " of step " << step << " came twice";
                 }
             }

@@ -5,8 +5,9 @@
 #include <map>
 #include <set>
 
-#include "fixtures.h"
 #include "src/data/permutation.h"
+
+#include "fixtures.h"
 
 namespace ogrom::data_test {
 
@@ -41,8 +42,8 @@ std::vector<std::vector<std::int32_t>> epoch_of(const Sampler& sampler, i64 epoc
 }
 
 TEST(Permutation, VisitsEachOnceAndDependsOnSeedEpochAndUse) {
-    for (const i64 size : {i64{1}, i64{2}, i64{3}, i64{1000}, Permutation::table_limit, Permutation::table_limit + 1,
-                           i64{10007}}) {
+    for (const i64 size :
+         {i64{1}, i64{2}, i64{3}, i64{1000}, Permutation::table_limit, Permutation::table_limit + 1, i64{10007}}) {
         const Permutation p(size, 1, 0, Permutation::Use::documents);
         std::vector<bool> seen(static_cast<std::size_t>(size));
         for (i64 i = 0; i < size; ++i) {
@@ -173,7 +174,9 @@ TEST(Sampler, CursorIsACountOfSamples) {
     EXPECT_EQ(cursor.sources[0].consumed, 17);
     EXPECT_EQ(cursor.seed, 5U);
     sampler.check(cursor);
-    const auto refused = [&](Cursor changed) { return message_of([&] { sampler.check(changed); }, ExitCode::checkpoint); };
+    const auto refused = [&](Cursor changed) {
+        return message_of([&] { sampler.check(changed); }, ExitCode::checkpoint);
+    };
     Cursor changed = cursor;
     changed.seed = 6;
     EXPECT_SAYS(refused(changed), "data.seed was 6, now 5");

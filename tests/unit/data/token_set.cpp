@@ -181,7 +181,8 @@ TEST(TokenSet, RecordMustBelongToTheFiles) {
     const Folder folder;
     write_set(folder.at("a"), Tokenizer::byte_level(), {{1, 2, 3}});
     write_set(folder.at("b"), Tokenizer::byte_level(), {{1, 2, 3, 4}});
-    std::filesystem::copy_file(folder.at("a.json"), folder.at("b.json"), std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::copy_file(folder.at("a.json"), folder.at("b.json"),
+                               std::filesystem::copy_options::overwrite_existing);
     EXPECT_SAYS(message_of([&] { TokenSet set(folder.at("b")); }), "belongs to another token set");
     EXPECT_NE(TokenSet(folder.at("a")).id(), "");
 }

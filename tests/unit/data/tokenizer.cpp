@@ -4,12 +4,13 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "fixtures.h"
 #include "src/data/bpe.h"
 #include "src/data/pretokenize.h"
 #include "src/data/tokenizer_file.h"
 #include "src/data/train_bpe.h"
 #include "src/data/unicode.h"
+
+#include "fixtures.h"
 
 namespace ogrom::data_test {
 
@@ -17,7 +18,8 @@ namespace {
 
 constexpr std::string_view some_text =
     "The rain it raineth every day, and the rain falls on the just and on the unjust fellow.\n"
-    "But chiefly on the just, because the unjust hath the just's umbrella. It's 1234 times as wet; we'll see, don't I?\n"
+    "But chiefly on the just, because the unjust hath the just's umbrella. It's 1234 times as wet; we'll see, don't "
+    "I?\n"
     "naïve café, the naïve café and the other café: ünder the überbrücke   \n\n\n\tab\tab\tab\n";
 
 TrainedBpe trained(i64 vocab = 400) {
@@ -56,14 +58,21 @@ TEST(Pretokenize, FollowsThePattern) {
     EXPECT_EQ(words_of("Hello world"), (Words{"Hello", " world"}));
     EXPECT_EQ(words_of("  two   blanks  "), (Words{" ", " two", "  ", " blanks", "  "}));
     EXPECT_EQ(words_of("a\n\nb \n c\t\td"), (Words{"a", "\n", "\n", "b", " \n", " c", "\t", "\t", "d"}));
-    EXPECT_EQ(words_of("don't I'M we'll'x 's"), (Words{"don", "'t", " I", "'", "M", " we", "'ll", "'", "x", " '", "s"}));
+    EXPECT_EQ(words_of("don't I'M we'll'x 's"),
+              (Words{"don", "'t", " I", "'", "M", " we", "'ll", "'", "x", " '", "s"}));
     EXPECT_EQ(words_of("a1b 23!? 4"), (Words{"a", "1", "b", " 23", "!?", " 4"}));
     EXPECT_EQ(words_of("x '"), (Words{"x", " '"}));
     EXPECT_EQ(words_of("é\u00A0\u2003ж ²Ⅳ٣"), (Words{"é", "\u00A0", "\u2003", "ж", " ²Ⅳ٣"}));
     EXPECT_EQ(words_of("e\u0301 x"), (Words{"e", "\u0301", " x"})) << "a combining mark is no letter";
     EXPECT_EQ(words_of("\u2029 \uA3E4"), (Words{"\u2029", " \uA3E4"}));
-    EXPECT_EQ(words_of("a\xF4" "b \x80\xFF!"), (Words{"a", "\xF4", "b", " \x80\xFF!"})) << "no valid UTF-8: class other";
-    EXPECT_EQ(words_of("a\x1C" "b"), (Words{"a", "\x1C", "b"})) << "U+001C is no White_Space";
+    EXPECT_EQ(words_of("a\xF4"
+                       "b \x80\xFF!"),
+              (Words{"a", "\xF4", "b", " \x80\xFF!"}))
+        << "no valid UTF-8: class other";
+    EXPECT_EQ(words_of("a\x1C"
+                       "b"),
+              (Words{"a", "\x1C", "b"}))
+        << "U+001C is no White_Space";
 }
 
 TEST(Pretokenize, ClassesOfUnicode) {
@@ -78,14 +87,18 @@ TEST(Pretokenize, ClassesOfUnicode) {
 }
 
 TEST(Unicode, RefusesWhatUtf8Forbids) {
-    const std::string bad[] = {"\x80", "\xC0\xAF", "\xC1\x80", "\xE0\x80\x80", "\xED\xA0\x80", "\xF0\x80\x80\x80",
-                               "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xE2\x82", "\xF0\x9F\x98"};
+    const std::string bad[] = {"\x80",         "\xC0\xAF",         "\xC1\x80",         "\xE0\x80\x80",
+                               "\xED\xA0\x80", "\xF0\x80\x80\x80", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80",
+                               "\xE2\x82",     "\xF0\x9F\x98"};
     for (const auto& bytes : bad) {
         const std::string text = "plain ASCII before " + bytes + " and after";
         EXPECT_EQ(first_invalid_utf8(text), 19) << testing::PrintToString(bytes);
     }
     std::string out;
-    EXPECT_EQ(replace_invalid_utf8("a\xF4" "A\xE2\x82", out), 3);
+    EXPECT_EQ(replace_invalid_utf8("a\xF4"
+                                   "A\xE2\x82",
+                                   out),
+              3);
     EXPECT_EQ(out, "a\uFFFDA\uFFFD\uFFFD");
 }
 
@@ -170,7 +183,8 @@ TEST(Tokenizer, SpecialTextIsPlainUnlessAsked) {
         const Ids plain = tokenizer.encode(text);
         EXPECT_EQ(std::count(plain.begin(), plain.end(), eod), 0);
         EXPECT_EQ(tokenizer.decode(plain), text);
-        EXPECT_EQ(tokenizer.encode(text, Specials::parse), (Ids{tokenizer.encode("a")[0], eod, tokenizer.encode("b")[0]}));
+        EXPECT_EQ(tokenizer.encode(text, Specials::parse),
+                  (Ids{tokenizer.encode("a")[0], eod, tokenizer.encode("b")[0]}));
         EXPECT_EQ(tokenizer.encode("<|endoftext|><|endoftext|>", Specials::parse), (Ids{eod, eod}));
         EXPECT_EQ(tokenizer.encode("<|endoftext", Specials::parse), tokenizer.encode("<|endoftext"));
         EXPECT_EQ(tokenizer.decode(Ids{eod}), "<|endoftext|>");
@@ -190,7 +204,10 @@ TEST(Tokenizer, AddedTokensAreTakenWholeTheLongestFirst) {
 }
 
 TEST(Tokenizer, DecodeNamesTheIdWithoutText) {
-    EXPECT_SAYS(message_of([] { (void)Tokenizer::byte_level().decode(Ids{65, 257}); }), "position 1: id 257 has no text");
+    EXPECT_SAYS(message_of([] {
+                    (void)Tokenizer::byte_level().decode(Ids{65, 257});
+                }),
+                "position 1: id 257 has no text");
     EXPECT_SAYS(message_of([] { (void)Tokenizer::byte_level().decode(Ids{-1}); }), "id -1");
 }
 

@@ -1,8 +1,9 @@
 // Tokenizer files: both forms of merges, and the refusal by name of everything malformed or not built (B35, B37, B38).
 #include <nlohmann/json.hpp>
 
-#include "fixtures.h"
 #include "src/data/tokenizer_file.h"
+
+#include "fixtures.h"
 
 namespace ogrom::data_test {
 
@@ -67,7 +68,8 @@ TEST_F(TokenizerLoad, AcceptsWhatDoesNotChangeIds) {
 TEST_F(TokenizerLoad, RefusesWhatIsNotBuiltByName) {
     EXPECT_SAYS(refusal(with("/normalizer", {{"type", "NFC"}})), R"('normalizer' = {"type":"NFC"} is not built)");
     EXPECT_SAYS(refusal(with("/pre_tokenizer", {{"type", "Metaspace"}})), "pre_tokenizer: type 'Metaspace'");
-    EXPECT_SAYS(refusal(with("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", Json::array()}})), "'Sequence'");
+    EXPECT_SAYS(refusal(with("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", Json::array()}})),
+                "'Sequence'");
     EXPECT_SAYS(refusal(with("/pre_tokenizer/add_prefix_space", true)), "'add_prefix_space'");
     EXPECT_SAYS(refusal(with("/pre_tokenizer/use_regex", false)), "'use_regex' = false");
     EXPECT_SAYS(refusal(with("/pre_tokenizer/new_option", 1)), "'new_option' is not known");

@@ -4,9 +4,10 @@
 #include <map>
 #include <random>
 
-#include "fixtures.h"
 #include "src/data/pretokenize.h"
 #include "src/data/tokenizer_file.h"
+
+#include "fixtures.h"
 
 namespace ogrom::data_test {
 

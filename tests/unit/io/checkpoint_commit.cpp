@@ -28,6 +28,7 @@ using test::SmallState;
 class Saver {
 public:
     explicit Saver(i64 step) : state_(test::small_model()), header_(test::small_header(step)) {
+        header_.run_toml = "[run]\n";
         header_.weight_hash = weight_hash(std::span<const float>(state_.weights), state_.layout);
     }
     void save(const Disk& disk, const std::string& directory) const {
@@ -83,11 +84,12 @@ bool die_before(const Saver& saver, const std::string& directory, i64 last) {
 TEST(CheckpointCommit, ADeathAtAnyOperationLeavesAValidCheckpoint) {
     const Folder folder;
     const Saver second(2), fourth(4);
+    fs::create_directories(folder.path("prepared"));
+    second.save(Disk(), folder.path("prepared"));
     i64 deaths = 0;
     for (; true; ++deaths) {
         const std::string run = folder.path("run" + std::to_string(deaths));
-        fs::create_directories(run);
-        second.save(Disk(), run);
+        fs::copy(folder.path("prepared"), run, fs::copy_options::recursive);
         const bool died = die_before(fourth, run, deaths);
         std::vector<std::string> passed;
         const auto found = find_latest(run, passed);

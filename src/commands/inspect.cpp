@@ -1,0 +1,262 @@
+// ogrom inspect: what is in this file. Checkpoints, token sets, tokenizers, metrics, any HDF5 file.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "src/base/file.h"
+#include "src/base/text.h"
+#include "src/commands/commands.h"
+#include "src/io/checkpoint.h"
+#include "src/io/checkpoint_folder.h"
+#include "src/io/describe.h"
+#include "src/io/manifest.h"
+#include "src/io/metrics.h"
+
+namespace ogrom {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr i64 json_limit = i64{256} << 20;
+
+struct InspectOptions {
+    std::string path, other;
+    bool verify = false, json = false;
+};
+
+bool ends_in(const std::string& path, const char* ending) { return path.ends_with(ending); }
+
+void print(const std::string& text) {
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+        fail(ExitCode::checkpoint, "inspect: cannot write to the standard output");
+    }
+}
+
+ordered_json entries_json(const std::vector<Entry>& entries) {
+    ordered_json list = ordered_json::array();
+    for (const Entry& entry : entries) {
+        ordered_json item = {{"path", entry.path}, {"kind", entry.kind}};
+        if (entry.kind == "dataset") {
+            item["type"] = entry.type;
+            item["shape"] = entry.shape;
+            item["bytes"] = entry.bytes;
+        }
+        if (!entry.hash.empty()) {
+            item["hash"] = entry.hash;
+        }
+        list.push_back(std::move(item));
+    }
+    return list;
+}
+
+std::string entries_text(const std::vector<Entry>& entries) {
+    std::string text;
+    for (const Entry& entry : entries) {
+        if (entry.kind == "dataset") {
+            text += fmt::format("  {:<48} {:<6} {:<16} {:>10}{}{}\n", entry.path, entry.type,
+                                fmt::format("[{}]", fmt::join(entry.shape, ", ")), human_bytes(entry.bytes),
+                                entry.hash.empty() ? "" : "  ", entry.hash);
+        } else {
+            text += fmt::format("  {:<48} {}{}\n", entry.path, entry.kind,
+                                entry.kind == "link" ? " (not followed)" : "");
+        }
+    }
+    return text;
+}
+
+// Top-level values of a JSON object as "key  value" lines (long ones cut), for records that others write.
+std::string object_text(const ordered_json& object) {
+    std::string text;
+    for (const auto& [key, value] : object.items()) {
+        if (value.is_structured() && value.size() > 8) {
+            text += fmt::format("  {:<20} {} entries\n", key, value.size());
+        } else {
+            const std::string shown = value.is_string() ? value.get<std::string>() : value.dump();
+            text += fmt::format("  {:<20} {}\n", key, shown.size() > 120 ? shown.substr(0, 117) + "..." : shown);
+        }
+    }
+    return text;
+}
+
+int inspect_checkpoint(const InspectOptions& options) {
+    const std::string folder = resolve_checkpoint(options.path);
+    if (options.verify) {
+        verify_checkpoint(folder);
+    }
+    const CheckpointHeader header = read_header(folder);
+    const ModelConfig model = read_model(folder);
+    const std::string master = join_path(folder, master_name);
+    std::vector<Entry> entries = describe_file(master);
+    i64 bytes = 0;
+    ordered_json files = ordered_json::array();
+    for (const FileRecord& record : read_manifest(folder).files) {
+        bytes += record.bytes;
+        files.push_back({{"file", record.file}, {"bytes", record.bytes}});
+    }
+    if (options.verify) {
+        hash_tensors(master, entries, bytes);
+    }
+    const std::string incomplete = incomplete_reason(folder);
+    ordered_json root = {{"kind", "checkpoint"},
+                         {"path", folder},
+                         {"format", header.format},
+                         {"step", header.step},
+                         {"samples", header.cursor.total_samples},
+                         {"seed", header.seed},
+                         {"tokenizer", header.tokenizer},
+                         {"tokenizer_path", header.tokenizer_path},
+                         {"skipped_steps", header.skipped_steps},
+                         {"weight_hash", fmt::format("{:016x}", header.weight_hash)},
+                         {"model", fmt::format("{} layers, hidden {}, {} heads, vocabulary {}, sequence {}", model.layers,
+                                               model.hidden, model.heads, model.vocab, model.sequence)},
+                         {"complete", incomplete.empty() ? "yes" : incomplete},
+                         {"verified", options.verify ? "manifest and weight hash agree" : "no (--verify)"},
+                         {"bytes", bytes}};
+    root["best_valid_loss"] = std::isfinite(header.best_valid_loss) ? ordered_json(header.best_valid_loss) : nullptr;
+    for (const auto& [name, value] : header.extra) {
+        root["extra." + name] = value;
+    }
+    if (options.json) {
+        root["files"] = std::move(files);
+        root["entries"] = entries_json(entries);
+        print(root.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+    } else {
+        print(object_text(root) + entries_text(entries));
+    }
+    return static_cast<int>(ExitCode::done);
+}
+
+int diff_checkpoints(const InspectOptions& options) {
+    const std::string first = resolve_checkpoint(options.path), second = resolve_checkpoint(options.other);
+    if (options.verify) {
+        verify_checkpoint(first);
+        verify_checkpoint(second);
+    }
+    ordered_json list = ordered_json::array();
+    std::string text;
+    i64 different = 0;
+    const std::vector<Difference> differences = compare_checkpoints(first, second);
+    for (const Difference& difference : differences) {
+        const bool equal = difference.note.empty() && difference.unequal == 0;
+        different += equal ? 0 : 1;
+        const std::string shown = !difference.note.empty() ? difference.note
+                                  : equal                  ? "equal bits"
+                                                           : fmt::format("{} elements differ, at most by {:.9g}",
+                                                                         difference.unequal, difference.max_difference);
+        text += fmt::format("  {:<48} {}\n", difference.path, shown);
+        list.push_back({{"path", difference.path},
+                        {"equal", equal},
+                        {"note", difference.note},
+                        {"unequal", difference.unequal},
+                        {"max_difference", difference.max_difference}});
+    }
+    text += fmt::format("{} of {} tensors differ\n", different, differences.size());
+    const ordered_json root = {{"first", first}, {"second", second}, {"different", different}, {"tensors", list}};
+    print(options.json ? root.dump(2) + "\n" : text);
+    return static_cast<int>(ExitCode::done);
+}
+
+int inspect_hdf5(const InspectOptions& options) {
+    std::vector<Entry> entries = describe_file(options.path);
+    if (options.verify) {
+        hash_tensors(options.path, entries, file_size(options.path));
+    }
+    const ordered_json root = {{"kind", "hdf5"}, {"path", options.path}, {"entries", entries_json(entries)}};
+    print(options.json ? root.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n" : entries_text(entries));
+    return static_cast<int>(ExitCode::done);
+}
+
+int inspect_metrics(const InspectOptions& options) {
+    const std::vector<StepMetrics> rows = read_metrics_csv(options.path);
+    ordered_json root = {{"kind", "metrics"}, {"path", options.path}, {"rows", rows.size()}};
+    if (!rows.empty()) {
+        root["first_step"] = rows.front().step;
+        root["last_step"] = rows.back().step;
+        root["first_loss"] = rows.front().loss;
+        root["last_loss"] = rows.back().loss;
+        root["tokens_per_s"] = rows.back().tokens_per_s;
+        for (const StepMetrics& row : rows) {
+            if (row.valid_loss) {
+                root["last_valid_loss"] = *row.valid_loss;
+            }
+        }
+    }
+    print(options.json ? root.dump(2) + "\n" : object_text(root));
+    return static_cast<int>(ExitCode::done);
+}
+
+// The record of a token set, or a tokenizer.json: what the file says of itself.
+int inspect_json(const InspectOptions& options, const std::string& path) {
+    ordered_json root;
+    try {
+        root = ordered_json::parse(read_file(path, json_limit, ExitCode::data));
+    } catch (const nlohmann::json::exception& error) {
+        fail(ExitCode::data, fmt::format("{}: {}", path, error.what()));
+    }
+    const bool tokenizer = root.is_object() && root.contains("model") && root["model"].is_object();
+    const std::string kind = tokenizer ? "tokenizer" : root.is_object() && root.contains("tokens") ? "token set" : "json";
+    ordered_json shown = {{"kind", kind}, {"path", path}};
+    if (tokenizer) {
+        for (const char* part : {"vocab", "merges"}) {
+            shown[part] = root["model"].contains(part) ? root["model"][part].size() : 0;
+        }
+        shown["type"] = root["model"].value("type", ordered_json("unknown"));
+        shown["added_tokens"] = root.contains("added_tokens") ? root["added_tokens"].size() : 0;
+    } else if (root.is_object()) {
+        shown.update(root);
+    }
+    print(options.json ? shown.dump(2) + "\n" : object_text(shown));
+    return static_cast<int>(ExitCode::done);
+}
+
+int run_inspect(const InspectOptions& options) {
+    const std::string& path = options.path;
+    if (!options.other.empty()) {
+        return diff_checkpoints(options);
+    }
+    for (const char* ending : {".idx", ".bin"}) {
+        if (ends_in(path, ending)) {
+            return inspect_json(options, path.substr(0, path.size() - 4) + ".json");
+        }
+    }
+    if (!file_exists(path) && file_exists(path + ".json")) {
+        return inspect_json(options, path + ".json");
+    }
+    if (!file_exists(path)) {
+        fail(ExitCode::checkpoint, fmt::format("{}: does not exist (nor {}.json)", path, path));
+    }
+    if (is_directory(path) && file_exists(join_path(path, "tokenizer.json"))) {
+        return inspect_json(options, join_path(path, "tokenizer.json"));
+    }
+    if (is_directory(path) || ends_in(path, master_name)) {
+        return inspect_checkpoint(options);
+    }
+    if (ends_in(path, ".csv")) {
+        return inspect_metrics(options);
+    }
+    return ends_in(path, ".json") ? inspect_json(options, path) : inspect_hdf5(options);
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, Invocation& chosen) {
+    CLI::App* command = app.add_subcommand("inspect", "What is in a checkpoint, token set, tokenizer, metrics or HDF5 file");
+    const auto options = std::make_shared<InspectOptions>();
+    command->add_option("PATH", options->path,
+                        "step, checkpoints or run folder; token set prefix; tokenizer.json; metrics.csv; any .h5")
+        ->required();
+    command->add_flag("--verify", options->verify, "read everything: manifest hashes, weight hash, a hash per tensor");
+    command->add_option("--diff", options->other, "a second checkpoint: compare tensor by tensor");
+    command->add_flag("--json", options->json, "as JSON");
+    command->footer("Example: ogrom inspect results/runs/demo --verify");
+    command->callback([options, &chosen] {
+        chosen.needs_session = false;
+        chosen.run = [options](Session*) { return run_inspect(*options); };
+    });
+}
+
+}  // namespace ogrom

@@ -1,0 +1,184 @@
+// A resumed run equals the straight run bit for bit; a non-finite step is skipped or stops the run on all ranks alike.
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <limits>
+
+#include "src/base/file.h"
+#include "tests/equivalence/corpus.h"
+
+namespace ogrom::test {
+namespace {
+
+using Overrides = std::vector<std::string>;
+
+std::vector<StepMetrics> rows_of(const RunConfig& run) {
+    return read_metrics_csv(join_path(run.run.output, "metrics.csv"));
+}
+
+template <class T>
+void expect_resumed_equals_straight(const Overrides& overrides) {
+    const SharedFolder folder;
+    const std::string corpus = folder.path("corpus");
+    write_corpus(corpus);
+    const RunConfig straight = corpus_run(corpus, folder.path("straight"), overrides);
+    const RunConfig cut = corpus_run(corpus, folder.path("cut"), overrides);
+
+    const TrainSummary whole = run_trainer<T>(straight, {});
+    const TrainSummary first = run_trainer<T>(cut, {.stop_after_steps = 5});
+    EXPECT_EQ(first.code, ExitCode::saved_for_requeue);
+    EXPECT_EQ(first.steps, 5);
+    const TrainSummary second = run_trainer<T>(cut, {.resume = parse_resume(""), .stop_after_steps = 3});
+    EXPECT_EQ(second.steps, 8);
+    const TrainSummary third = run_trainer<T>(cut, {.resume = parse_resume("auto")});
+
+    EXPECT_EQ(third.code, ExitCode::done);
+    EXPECT_EQ(third.steps, 12);
+    EXPECT_EQ(third.weight_hash, whole.weight_hash);
+    EXPECT_EQ(std::bit_cast<u64>(third.loss), std::bit_cast<u64>(whole.loss));
+    ASSERT_TRUE(third.valid && whole.valid);
+    EXPECT_EQ(std::bit_cast<u64>(third.valid->loss), std::bit_cast<u64>(whole.valid->loss));
+    if (session().rank() != 0) {
+        return;
+    }
+    const std::vector<StepMetrics> a = rows_of(straight), b = rows_of(cut);
+    ASSERT_EQ(a.size(), 12u);
+    ASSERT_EQ(b.size(), 12u);
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        EXPECT_EQ(b[i].step, static_cast<i64>(i) + 1) << "no step repeated or missed";
+        EXPECT_EQ(b[i].loss, a[i].loss) << "step " << a[i].step;
+        EXPECT_EQ(b[i].gradient_norm, a[i].gradient_norm) << "step " << a[i].step;
+        EXPECT_EQ(b[i].lr, a[i].lr) << "step " << a[i].step;  // B13
+    }
+    EXPECT_LT(whole.loss, a[0].loss) << "it learns";
+}
+
+TEST(Resume, EqualsTheStraightRunInSingle) {
+    expect_resumed_equals_straight<float>({"numerics.compute=fp32", "train.eval_interval_steps=4"});
+}
+TEST(Resume, EqualsTheStraightRunInDouble) {
+    expect_resumed_equals_straight<double>({"checkpoint.interval_steps=4"});
+}
+TEST(Resume, SgdWithMomentumToo) {
+    expect_resumed_equals_straight<double>({"optimizer.kind=sgd", "optimizer.momentum=0.9", "optimizer.lr=0.1"});
+}
+
+// Makes an element of a parameter NaN in the own gradient of one rank, at one step.
+template <class T>
+GradientHook<T> poison(i64 at_step, int rank, i64 element) {
+    if (session().rank() != rank) {
+        return {};
+    }
+    return [=](i64 step, i64 first, i64 last, std::span<T> gradients) {
+        if (step == at_step && element >= first && element < last) {
+            gradients[static_cast<std::size_t>(element)] = std::numeric_limits<T>::quiet_NaN();
+        }
+    };
+}
+
+struct Spoiled {
+    SharedFolder folder;
+    std::string corpus = folder.path("corpus");
+    int rank = session().size() - 1;
+    i64 element = 0;
+    static constexpr const char* parameter = "block.1.mlp.up.weight";
+
+    Spoiled() {
+        write_corpus(corpus);
+        const RunConfig run = corpus_run(corpus, folder.path("layout"), {});
+        element = TinyLayout(run).layout.tensor(parameter).offset + 5;
+    }
+};
+
+TEST(NonFinite, ASkippedStepChangesNothingAndIsNamed) {
+    Spoiled spoiled;
+    const RunConfig run = corpus_run(spoiled.corpus, spoiled.folder.path("skip"), {"numerics.on_nonfinite=skip"});
+    Trainer<double> trainer(session(), run, {}, poison<double>(3, spoiled.rank, spoiled.element));
+    // The weights before and after the spoilt step, by the hash after 3 and after 4 steps of runs that stop there.
+    const RunConfig three = corpus_run(spoiled.corpus, spoiled.folder.path("three"), {"numerics.on_nonfinite=skip"});
+    const RunConfig four = corpus_run(spoiled.corpus, spoiled.folder.path("four"), {"numerics.on_nonfinite=skip"});
+    const u64 before = run_trainer<double>(three, {.stop_after_steps = 3}).weight_hash;
+    const TrainSummary spoilt = run_trainer<double>(four, {.stop_after_steps = 4},
+                                                    poison<double>(3, spoiled.rank, spoiled.element));
+    EXPECT_EQ(spoilt.weight_hash, before);
+    EXPECT_EQ(spoilt.steps, 4);
+    EXPECT_EQ(spoilt.skipped, 1);
+    const TrainSummary whole = trainer.run();
+    EXPECT_EQ(whole.steps, 12);
+    EXPECT_EQ(whole.skipped, 1);
+    EXPECT_EQ(trainer.engine().updates(), 11) << "the bias corrections do not count a skipped step";
+    if (session().rank() == 0) {
+        const std::string events = read_file(join_path(run.run.output, "events.jsonl"), 1 << 20);
+        EXPECT_NE(events.find(fmt::format("step 4: not finite")), std::string::npos) << events;
+        EXPECT_NE(events.find(fmt::format("gradient of {} on rank {}", Spoiled::parameter, spoiled.rank)),
+                  std::string::npos)
+            << events;
+        const std::vector<StepMetrics> rows = rows_of(run);
+        ASSERT_EQ(rows.size(), 12u);
+        EXPECT_TRUE(rows[3].skipped);
+        EXPECT_FALSE(rows[4].skipped);
+    }
+    // The count of updates survives a resume: straight and resumed spoilt runs agree.
+    const TrainSummary resumed = run_trainer<double>(four, {.resume = parse_resume("")});
+    EXPECT_EQ(resumed.weight_hash, whole.weight_hash);
+}
+
+std::string stop_message(const RunConfig& run, GradientHook<double> hook) {
+    try {
+        run_trainer<double>(run, {}, std::move(hook));
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::numerics);
+        return error.what();
+    }
+    ADD_FAILURE() << "the run went on";
+    return {};
+}
+
+TEST(NonFinite, StopEndsEveryRankAlike) {
+    Spoiled spoiled;
+    const RunConfig run = corpus_run(spoiled.corpus, spoiled.folder.path("stop"), {});
+    const std::string message = stop_message(run, poison<double>(2, spoiled.rank, spoiled.element));
+    EXPECT_NE(message.find("step 3: not finite"), std::string::npos) << message;
+    EXPECT_NE(message.find(Spoiled::parameter), std::string::npos) << message;
+    EXPECT_NE(message.find(fmt::format("on rank {}", spoiled.rank)), std::string::npos) << message;
+}
+
+TEST(NonFinite, TooManySkipsInARowStop) {
+    Spoiled spoiled;
+    const RunConfig run = corpus_run(spoiled.corpus, spoiled.folder.path("skips"),
+                                     {"numerics.on_nonfinite=skip", "numerics.max_skipped_steps=2"});
+    GradientHook<double> always;
+    if (session().rank() == spoiled.rank) {
+        always = [&](i64 step, i64 first, i64 last, std::span<double> gradients) {
+            if (step >= 1 && spoiled.element >= first && spoiled.element < last) {
+                gradients[static_cast<std::size_t>(spoiled.element)] = std::numeric_limits<double>::infinity();
+            }
+        };
+    }
+    const std::string message = stop_message(run, always);
+    EXPECT_NE(message.find("step 4"), std::string::npos) << message;
+    EXPECT_NE(message.find("3 steps in a row"), std::string::npos) << message;
+}
+
+// B55: after the first evaluations and saves nothing grows.
+TEST(Memory, ResidentDoesNotGrowAfterWarmUp) {
+    const SharedFolder folder;
+    const std::string corpus = folder.path("corpus");
+    write_corpus(corpus);
+    const RunConfig run = corpus_run(corpus, folder.path("long"),
+                                     {"train.steps=80", "train.eval_interval_steps=2", "checkpoint.interval_steps=4",
+                                      "checkpoint.keep_last=2", "numerics.compute=fp32"});
+    run_trainer<float>(run, {});
+    if (session().rank() == 0) {
+        const std::vector<StepMetrics> rows = rows_of(run);
+        ASSERT_EQ(rows.size(), 80u);
+        // memory_bytes is the peak so far; metrics.h5 is rebuilt from all rows, 200 bytes each.
+        EXPECT_LE(rows.back().memory_bytes - rows[30].memory_bytes, 1 << 20);
+        EXPECT_GT(rows[30].memory_bytes, 1 << 20);
+    }
+}
+
+}  // namespace
+}  // namespace ogrom::test
