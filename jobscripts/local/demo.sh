@@ -20,18 +20,18 @@ launch+=(--mca odls_base_sigkill_timeout 30)
 
 if [ -n "${TEXT:-}" ]; then
     text=$TEXT
-    documents=(--document-separator "${SEPARATOR:-}")
-    [ -n "${SEPARATOR:-}" ] || documents=()
+    documents=()
+    [ -z "${SEPARATOR:-}" ] || documents=(--document-separator "$SEPARATOR")
 else
     text=$work/text.txt
-    # "Ge1:1 In the beginning ..." becomes plain verses; a line with only % closes each chapter.
-    bible -f "gen1:1-rev22:21" | awk '{ split($1, r, ":"); if (NR > 1 && r[1] != chapter) print "%"; chapter = r[1];
+    # "Ge1:1 In the beginning ..." becomes plain verses; an empty line closes each chapter.
+    bible -f "gen1:1-rev22:21" | awk '{ split($1, r, ":"); if (NR > 1 && r[1] != chapter) print ""; chapter = r[1];
         sub(/^[^ ]+ /, ""); print }' > "$text"
-    documents=(--document-separator "%")
+    documents=(--split-documents blank-lines)
 fi
 
 echo "== tokenizer: byte-level BPE of 4096 entries"
-"$ogrom" tokenizer train --input "$text" "${documents[@]}" --vocab 4096 --out "$work/tokenizer.json"
+"$ogrom" tokenizer train --input "$text" --vocab 4096 --out "$work/tokenizer.json"
 echo "== token set, 5 % of the documents held out"
 "$ogrom" data --input "$text" "${documents[@]}" --tokenizer "$work/tokenizer.json" --valid-fraction 0.05 --out "$work/text"
 echo "== training on $ranks ranks"

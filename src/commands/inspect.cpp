@@ -1,8 +1,7 @@
 // ogrom inspect: what is in this file. Checkpoints, token sets, tokenizers, metrics, any HDF5 file.
-#include <fmt/format.h>
-
 #include <cmath>
 #include <cstdio>
+#include <fmt/format.h>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -28,7 +27,9 @@ struct InspectOptions {
     bool verify = false, json = false;
 };
 
-bool ends_in(const std::string& path, const char* ending) { return path.ends_with(ending); }
+bool ends_in(const std::string& path, const char* ending) {
+    return path.ends_with(ending);
+}
 
 void print(const std::string& text) {
     if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
@@ -36,9 +37,9 @@ void print(const std::string& text) {
     }
 }
 
-ordered_json entries_json(const std::vector<Entry>& entries) {
+ordered_json entries_json(const std::vector<InspectEntry>& entries) {
     ordered_json list = ordered_json::array();
-    for (const Entry& entry : entries) {
+    for (const InspectEntry& entry : entries) {
         ordered_json item = {{"path", entry.path}, {"kind", entry.kind}};
         if (entry.kind == "dataset") {
             item["type"] = entry.type;
@@ -53,16 +54,16 @@ ordered_json entries_json(const std::vector<Entry>& entries) {
     return list;
 }
 
-std::string entries_text(const std::vector<Entry>& entries) {
+std::string entries_text(const std::vector<InspectEntry>& entries) {
     std::string text;
-    for (const Entry& entry : entries) {
+    for (const InspectEntry& entry : entries) {
         if (entry.kind == "dataset") {
             text += fmt::format("  {:<48} {:<6} {:<16} {:>10}{}{}\n", entry.path, entry.type,
                                 fmt::format("[{}]", fmt::join(entry.shape, ", ")), human_bytes(entry.bytes),
                                 entry.hash.empty() ? "" : "  ", entry.hash);
         } else {
-            text += fmt::format("  {:<48} {}{}\n", entry.path, entry.kind,
-                                entry.kind == "link" ? " (not followed)" : "");
+            text +=
+                fmt::format("  {:<48} {}{}\n", entry.path, entry.kind, entry.kind == "link" ? " (not followed)" : "");
         }
     }
     return text;
@@ -90,7 +91,7 @@ int inspect_checkpoint(const InspectOptions& options) {
     const CheckpointHeader header = read_header(folder);
     const ModelConfig model = read_model(folder);
     const std::string master = join_path(folder, master_name);
-    std::vector<Entry> entries = describe_file(master);
+    std::vector<InspectEntry> entries = describe_file(master);
     i64 bytes = 0;
     ordered_json files = ordered_json::array();
     for (const FileRecord& record : read_manifest(folder).files) {
@@ -111,8 +112,8 @@ int inspect_checkpoint(const InspectOptions& options) {
                          {"tokenizer_path", header.tokenizer_path},
                          {"skipped_steps", header.skipped_steps},
                          {"weight_hash", fmt::format("{:016x}", header.weight_hash)},
-                         {"model", fmt::format("{} layers, hidden {}, {} heads, vocabulary {}, sequence {}", model.layers,
-                                               model.hidden, model.heads, model.vocab, model.sequence)},
+                         {"model", fmt::format("{} layers, hidden {}, {} heads, vocabulary {}, sequence {}",
+                                               model.layers, model.hidden, model.heads, model.vocab, model.sequence)},
                          {"complete", incomplete.empty() ? "yes" : incomplete},
                          {"verified", options.verify ? "manifest and weight hash agree" : "no (--verify)"},
                          {"bytes", bytes}};
@@ -145,8 +146,8 @@ int diff_checkpoints(const InspectOptions& options) {
         different += equal ? 0 : 1;
         const std::string shown = !difference.note.empty() ? difference.note
                                   : equal                  ? "equal bits"
-                                                           : fmt::format("{} elements differ, at most by {:.9g}",
-                                                                         difference.unequal, difference.max_difference);
+                                          : fmt::format("{} elements differ, at most by {:.9g}", difference.unequal,
+                                                        difference.max_difference);
         text += fmt::format("  {:<48} {}\n", difference.path, shown);
         list.push_back({{"path", difference.path},
                         {"equal", equal},
@@ -161,12 +162,13 @@ int diff_checkpoints(const InspectOptions& options) {
 }
 
 int inspect_hdf5(const InspectOptions& options) {
-    std::vector<Entry> entries = describe_file(options.path);
+    std::vector<InspectEntry> entries = describe_file(options.path);
     if (options.verify) {
         hash_tensors(options.path, entries, file_size(options.path));
     }
     const ordered_json root = {{"kind", "hdf5"}, {"path", options.path}, {"entries", entries_json(entries)}};
-    print(options.json ? root.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n" : entries_text(entries));
+    print(options.json ? root.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n"
+                       : entries_text(entries));
     return static_cast<int>(ExitCode::done);
 }
 
@@ -198,7 +200,9 @@ int inspect_json(const InspectOptions& options, const std::string& path) {
         fail(ExitCode::data, fmt::format("{}: {}", path, error.what()));
     }
     const bool tokenizer = root.is_object() && root.contains("model") && root["model"].is_object();
-    const std::string kind = tokenizer ? "tokenizer" : root.is_object() && root.contains("tokens") ? "token set" : "json";
+    const std::string kind = tokenizer                                     ? "tokenizer"
+                             : root.is_object() && root.contains("tokens") ? "token set"
+                                                                           : "json";
     ordered_json shown = {{"kind", kind}, {"path", path}};
     if (tokenizer) {
         for (const char* part : {"vocab", "merges"}) {
@@ -244,10 +248,12 @@ int run_inspect(const InspectOptions& options) {
 }  // namespace
 
 void add_inspect(CLI::App& app, Invocation& chosen) {
-    CLI::App* command = app.add_subcommand("inspect", "What is in a checkpoint, token set, tokenizer, metrics or HDF5 file");
+    CLI::App* command =
+        app.add_subcommand("inspect", "What is in a checkpoint, token set, tokenizer, metrics or HDF5 file");
     const auto options = std::make_shared<InspectOptions>();
-    command->add_option("PATH", options->path,
-                        "step, checkpoints or run folder; token set prefix; tokenizer.json; metrics.csv; any .h5")
+    command
+        ->add_option("PATH", options->path,
+                     "step, checkpoints or run folder; token set prefix; tokenizer.json; metrics.csv; any .h5")
         ->required();
     command->add_flag("--verify", options->verify, "read everything: manifest hashes, weight hash, a hash per tensor");
     command->add_option("--diff", options->other, "a second checkpoint: compare tensor by tensor");

@@ -1,16 +1,15 @@
 #include "src/io/checkpoint_folder.h"
 
-#include <fmt/format.h>
-#include <signal.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <ctime>
 #include <filesystem>
+#include <fmt/format.h>
 #include <random>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "src/io/checkpoint.h"
 #include "src/io/manifest.h"
@@ -75,7 +74,9 @@ bool can_finish(const Owner& owner, const std::string& path) {
 
 }  // namespace
 
-std::string step_name(i64 step) { return fmt::format("step-{:08d}", step); }
+std::string step_name(i64 step) {
+    return fmt::format("step-{:08d}", step);
+}
 
 std::optional<i64> step_of(const std::string& folder_name) {
     constexpr std::string_view prefix = "step-";
@@ -120,9 +121,10 @@ std::string resolve_checkpoint(const std::string& path) {
             return *found;
         }
     }
-    std::string message = fmt::format("{}: no complete checkpoint here: a step-NNNNNNNN folder, a checkpoints folder or "
-                                      "a run's folder is wanted",
-                                      path);
+    std::string message = fmt::format(
+        "{}: no complete checkpoint here: a step-NNNNNNNN folder, a checkpoints folder or "
+        "a run's folder is wanted",
+        path);
     for (const std::string& line : passed_over) {
         message += "; " + line;
     }

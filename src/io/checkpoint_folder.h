@@ -10,16 +10,16 @@
 
 namespace ogrom {
 
-std::string step_name(i64 step);                               // "step-00000012"
-std::optional<i64> step_of(const std::string& folder_name);    // of a name that step_name makes
-std::string temporary_name(i64 step);                          // "step-00000012.tmp-<host>-<pid>-<random>"
+std::string step_name(i64 step);                             // "step-00000012"
+std::optional<i64> step_of(const std::string& folder_name);  // of a name that step_name makes
+std::string temporary_name(i64 step);                        // "step-00000012.tmp-<host>-<pid>-<random>"
 
-// The step folder a user means by `path`: a step folder, its checkpoint.h5, a checkpoints/ folder or a run's folder (the
-// newest complete one of these). Throws Error(checkpoint) when there is none.
+// The step folder a user means by `path`: a step folder, its checkpoint.h5, a checkpoints/ folder or a run's folder
+// (the newest complete one of these). Throws Error(checkpoint) when there is none.
 std::string resolve_checkpoint(const std::string& path);
 
-// Removes what saves that can no longer finish left behind: temporaries of this process, of dead processes of this host,
-// and of other hosts once untouched for a day. Returns a line for each.
+// Removes what saves that can no longer finish left behind: temporaries of this process, of dead processes of this
+// host, and of other hosts once untouched for a day. Returns a line for each.
 std::vector<std::string> remove_stale(const Disk& disk, const std::string& directory);
 
 // Keeps the newest `keep_last` complete checkpoints up to and including `step` (the one just made durable); <= 0 keeps

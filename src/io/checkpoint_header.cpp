@@ -1,7 +1,6 @@
 #include "src/io/checkpoint_header.h"
 
 #include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 
 #include "src/base/error.h"
@@ -18,7 +17,8 @@ constexpr const char* model_group = "model";
 
 h5::Group open_group(hid_t file_id, const char* name, const std::string& file) {
     if (!h5::has_link(file_id, name)) {
-        fail(ExitCode::checkpoint, fmt::format("{}: group '{}' is missing: not a checkpoint of this program", file, name));
+        fail(ExitCode::checkpoint,
+             fmt::format("{}: group '{}' is missing: not a checkpoint of this program", file, name));
     }
     return h5::open_group(file_id, name, file);
 }
@@ -64,7 +64,9 @@ void visit_fields(Model& model, Visit visit) {
     visit("init_std", model.init_std);
 }
 
-void put_field(hid_t group, const char* name, i64 value, const std::string& file) { h5::put(group, name, value, file); }
+void put_field(hid_t group, const char* name, i64 value, const std::string& file) {
+    h5::put(group, name, value, file);
+}
 void put_field(hid_t group, const char* name, double value, const std::string& file) {
     h5::put(group, name, value, file);
 }
@@ -106,7 +108,8 @@ CheckpointHeader get_header(hid_t file_id, const std::string& file) {
     CheckpointHeader header;
     const i64 format = h5::get_i64(file_id, "format", file);
     if (format != 1) {
-        fail(ExitCode::checkpoint, fmt::format("{}: format {} is not known; this program reads format 1", file, format));
+        fail(ExitCode::checkpoint,
+             fmt::format("{}: format {} is not known; this program reads format 1", file, format));
     }
     header.step = h5::get_i64(file_id, "step", file);
     header.seed = h5::get_u64(file_id, "seed", file);

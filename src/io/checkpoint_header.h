@@ -1,8 +1,7 @@
 // Header and model of a checkpoint as attributes and texts of checkpoint.h5:
-//   root attributes   format, step, seed, tokenizer, tokenizer_path, weight_hash, skipped_steps, best_valid_loss, writers
-//   /header/          run_toml, provenance, cursor (JSON): one string each
-//   /extra            one attribute for each named run state
-//   /model            one attribute for each field of ModelConfig
+//   root attributes   format, step, seed, tokenizer, tokenizer_path, weight_hash, skipped_steps, best_valid_loss,
+//   writers /header/          run_toml, provenance, cursor (JSON): one string each /extra            one attribute for
+//   each named run state /model            one attribute for each field of ModelConfig
 #pragma once
 #include <string>
 

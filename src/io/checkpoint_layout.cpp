@@ -18,8 +18,8 @@ std::vector<LogicalTensor> logical_tensors(const ParameterLayout& layout) {
         OGROM_ASSERT(local.shape.size() == parameter.shape.size() && !parameter.shape.empty());
         OGROM_ASSERT(std::equal(local.shape.begin() + 1, local.shape.end(), parameter.shape.begin() + 1));
         OGROM_ASSERT(local.shape[0] >= parameter.shape[0]);
-        tensors.push_back({parameter.name, parameter.id, parameter.shape, first, parameter.count(), local.offset,
-                           local.count});
+        tensors.push_back(
+            {parameter.name, parameter.id, parameter.shape, first, parameter.count(), local.offset, local.count});
         first += parameter.count();
     }
     return tensors;
@@ -45,14 +45,15 @@ std::vector<Overlap> overlaps(const std::vector<LogicalTensor>& tensors, FlatRan
         const i64 first = std::max(range.first, tensor->first);
         const i64 last = std::min(range.last, tensor->first + tensor->count);
         if (first < last) {
-            result.push_back({tensor - tensors.begin(), first - tensor->first, last - tensor->first, first - range.first});
+            result.push_back(
+                {tensor - tensors.begin(), first - tensor->first, last - tensor->first, first - range.first});
         }
     }
     return result;
 }
 
-std::vector<Block> row_blocks(i64 cols, i64 first, i64 last) {
-    std::vector<Block> blocks;
+std::vector<TensorBlock> row_blocks(i64 cols, i64 first, i64 last) {
+    std::vector<TensorBlock> blocks;
     i64 at = first;
     if (at % cols != 0) {
         const i64 end = std::min(last, round_up(at, cols));

@@ -1,9 +1,8 @@
 // A load over the ranks of dp. Comes in: a step folder. Goes out: this rank's flat state, whole on every rank.
 #include "src/io/checkpoint_load.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 #include <set>
 
 #include "src/base/file.h"
@@ -42,7 +41,8 @@ std::set<std::string> names_of_group(hid_t file_id, const std::string& group, co
     const h5::Group opened = h5::open_group(file_id, group, file);
     for (const h5::Object& object : h5::list(opened.get(), file)) {
         if (object.kind == h5::ObjectKind::external_link || object.kind == h5::ObjectKind::soft_link) {
-            fail(ExitCode::checkpoint, fmt::format("{}: /{}/{} is a link to elsewhere; refused", file, group, object.name));
+            fail(ExitCode::checkpoint,
+                 fmt::format("{}: /{}/{} is a link to elsewhere; refused", file, group, object.name));
         }
         present.insert(object.name);
     }
@@ -50,7 +50,8 @@ std::set<std::string> names_of_group(hid_t file_id, const std::string& group, co
 }
 
 void match_tensor(hid_t file_id, const std::string& file, const std::string& path, const LogicalTensor& tensor,
-                  const LoadTarget& target, const Manifest& manifest, Match& match, std::vector<i64>& usable, i64 index) {
+                  const LoadTarget& target, const Manifest& manifest, Match& match, std::vector<i64>& usable,
+                  i64 index) {
     const h5::Dataset dataset = h5::open_dataset(file_id, path, file);
     const h5::Type type(h5::check(H5Dget_type(dataset.get()), file, path));
     const std::optional<Dtype> stored = h5::dtype(type.get());
@@ -102,7 +103,8 @@ void check_parts(const std::string& folder, const Manifest& manifest, int share,
 
 // Fills the target; returns the lines of what was left out (empty when exact).
 std::vector<std::string> load_tensors(const std::string& folder, const Manifest& manifest,
-                                      const std::vector<LogicalTensor>& tensors, const LoadTarget& target, bool strict) {
+                                      const std::vector<LogicalTensor>& tensors, const LoadTarget& target,
+                                      bool strict) {
     const std::string path = join_path(folder, master_name);
     const h5::File file = h5::open_read(path);
     const Match match = match_tensors(file.get(), path, tensors, target, manifest);
@@ -222,8 +224,9 @@ void read_dataset(hid_t dataset, const std::string& file, const std::string& ite
         std::vector<hsize_t> start(shape.size()), count(shape.begin(), shape.end());
         start[0] = static_cast<hsize_t>(first);
         count[0] = static_cast<hsize_t>(std::min(step, shape[0] - first));
-        h5::check_status(H5Sselect_hyperslab(source.get(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr),
-                         file, item);
+        h5::check_status(
+            H5Sselect_hyperslab(source.get(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr), file,
+            item);
         const hsize_t elements = count[0] * static_cast<hsize_t>(row);
         const h5::Space memory(h5::check(H5Screate_simple(1, &elements, nullptr), file, item));
         h5::check_status(H5Dread(dataset, h5::memory_type(type), memory.get(), source.get(), H5P_DEFAULT,
@@ -270,14 +273,16 @@ void load_checkpoint(Communicator& dp, const std::string& checkpoint, const Para
             on_io_thread([&] { return load_tensors(folder, manifest, tensors, target, strict); });
         skipped.insert(skipped.end(), lines.begin(), lines.end());
         const CheckpointHeader header = read_header(folder);
-        require(header.step == manifest.step, ExitCode::checkpoint,
-                fmt::format("{}: step {} in {}, {} in {}", folder, header.step, master_name, manifest.step, manifest_name));
+        require(
+            header.step == manifest.step, ExitCode::checkpoint,
+            fmt::format("{}: step {} in {}, {} in {}", folder, header.step, master_name, manifest.step, manifest_name));
         if (lines.empty() && !state.weights.empty()) {
             const u64 hash = weight_hash(std::span<const T>(state.weights), layout);
             if (hash != header.weight_hash) {
-                fail(ExitCode::checkpoint, fmt::format("{}: the weights that were read have the hash {:016x}, those that "
-                                                       "were saved had {:016x}",
-                                                       folder, hash, header.weight_hash));
+                fail(ExitCode::checkpoint,
+                     fmt::format("{}: the weights that were read have the hash {:016x}, those that "
+                                 "were saved had {:016x}",
+                                 folder, hash, header.weight_hash));
             }
         }
         return std::string();
@@ -285,7 +290,7 @@ void load_checkpoint(Communicator& dp, const std::string& checkpoint, const Para
 }
 template void load_checkpoint<float>(Communicator&, const std::string&, const ParameterLayout&, const StateView<float>&,
                                      bool, std::vector<std::string>&);
-template void load_checkpoint<double>(Communicator&, const std::string&, const ParameterLayout&, const StateView<double>&,
-                                      bool, std::vector<std::string>&);
+template void load_checkpoint<double>(Communicator&, const std::string&, const ParameterLayout&,
+                                      const StateView<double>&, bool, std::vector<std::string>&);
 
 }  // namespace ogrom

@@ -1,8 +1,7 @@
 // A save over the ranks of dp. Comes in: header, state of this rank (the same on every rank of dp). Goes out: a durable
 // step folder, or the same Error on every rank and nothing changed. HDF5 on the I/O thread, MPI on the caller's.
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 #include <functional>
 
 #include "src/base/log.h"
@@ -106,7 +105,7 @@ void save_checkpoint(Communicator& dp, const std::string& directory, const Check
 }
 template void save_checkpoint<float>(Communicator&, const std::string&, const CheckpointHeader&, const ParameterLayout&,
                                      const ModelConfig&, const StateView<const float>&, i64);
-template void save_checkpoint<double>(Communicator&, const std::string&, const CheckpointHeader&, const ParameterLayout&,
-                                      const ModelConfig&, const StateView<const double>&, i64);
+template void save_checkpoint<double>(Communicator&, const std::string&, const CheckpointHeader&,
+                                      const ParameterLayout&, const ModelConfig&, const StateView<const double>&, i64);
 
 }  // namespace ogrom

@@ -1,8 +1,7 @@
 #include "src/io/checkpoint_shared.h"
 
-#include <fmt/format.h>
-
 #include <exception>
+#include <fmt/format.h>
 #include <vector>
 
 #include "src/base/error.h"

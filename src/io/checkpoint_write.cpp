@@ -1,9 +1,8 @@
 #include "src/io/checkpoint_write.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
+#include <fmt/format.h>
 #include <limits>
 
 #include "kernels/common/fault.h"
@@ -77,7 +76,7 @@ Rows rows_of(const LogicalTensor& tensor) {
     return tensor.shape.size() == 1 ? Rows{1, tensor.shape[0]} : Rows{tensor.shape[0], tensor.shape[1]};
 }
 
-h5::Space select_block(const LogicalTensor& tensor, const Block& block, const std::string& file) {
+h5::Space select_block(const LogicalTensor& tensor, const TensorBlock& block, const std::string& file) {
     const bool flat = tensor.shape.size() == 1;
     std::array<hsize_t, 2> extents{}, start{}, count{};
     if (flat) {
@@ -90,8 +89,8 @@ h5::Space select_block(const LogicalTensor& tensor, const Block& block, const st
         count = {static_cast<hsize_t>(block.rows), static_cast<hsize_t>(block.cols)};
     }
     h5::Space space(h5::check(H5Screate_simple(flat ? 1 : 2, extents.data(), nullptr), file, tensor.name));
-    h5::check_status(H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr), file,
-                     tensor.name);
+    h5::check_status(H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr),
+                     file, tensor.name);
     return space;
 }
 
@@ -99,7 +98,8 @@ h5::Space select_flat(i64 extent, i64 first, i64 count, const std::string& file)
     const hsize_t whole = static_cast<hsize_t>(extent), start = static_cast<hsize_t>(first),
                   length = static_cast<hsize_t>(count);
     h5::Space space(h5::check(H5Screate_simple(1, &whole, nullptr), file, "source"));
-    h5::check_status(H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, &start, nullptr, &length, nullptr), file, "source");
+    h5::check_status(H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, &start, nullptr, &length, nullptr), file,
+                     "source");
     return space;
 }
 
@@ -114,11 +114,11 @@ void put_tensor(hid_t group, const std::string& group_name, const LogicalTensor&
         if (first >= last) {
             continue;
         }
-        std::vector<Block> blocks = row_blocks(rows.cols, first, last);
+        std::vector<TensorBlock> blocks = row_blocks(rows.cols, first, last);
         if (fault_active("checkpoint_last_piece_lost") && blocks.size() > 1) {
             blocks.pop_back();
         }
-        for (const Block& block : blocks) {
+        for (const TensorBlock& block : blocks) {
             const h5::Space target = select_block(tensor, block, file);
             const h5::Space source = select_flat(range.count(), tensor.first + first + block.source - range.first,
                                                  block.rows * block.cols, file);
@@ -130,8 +130,8 @@ void put_tensor(hid_t group, const std::string& group_name, const LogicalTensor&
     std::vector<hsize_t> extents(tensor.shape.begin(), tensor.shape.end());
     const h5::Space space(
         h5::check(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr), file, tensor.name));
-    const h5::Dataset made(h5::check(H5Dcreate2(group, tensor.name.c_str(), h5::file_type(type), space.get(), H5P_DEFAULT,
-                                                creation.get(), H5P_DEFAULT),
+    const h5::Dataset made(h5::check(H5Dcreate2(group, tensor.name.c_str(), h5::file_type(type), space.get(),
+                                                H5P_DEFAULT, creation.get(), H5P_DEFAULT),
                                      file, tensor.name));
     h5::put(made.get(), "id", tensor.id, file);
 }
@@ -232,7 +232,9 @@ i64 checkpoint_bytes(const std::vector<LogicalTensor>& tensors, i64 groups, Dtyp
 }
 
 i64 checkpoint_staging_bytes(i64 tensors, i64 groups, int writers) {
-    constexpr i64 fixed = i64{1} << 20;  // hash and copy buffers, HDF5's metadata cache, header texts (a small save adds < 0.5 MiB, measured)
+    constexpr i64 fixed =
+        i64{1}
+        << 20;  // hash and copy buffers, HDF5's metadata cache, header texts (a small save adds < 0.5 MiB, measured)
     return fixed + groups * (tensors * 1200 + 3 * (tensors + writers) * 100);
 }
 

@@ -39,8 +39,8 @@ void commit(const Disk& disk, const std::string& directory, const std::string& t
 // Bytes that a save will put on the disk, rounded up (free space is checked against it).
 i64 checkpoint_bytes(const std::vector<LogicalTensor>& tensors, i64 groups, Dtype type, int writers);
 
-// Host memory that a save or load takes beside the state itself: data is written and read in place, so only the master's
-// image (about 300 bytes a tensor and mapping), the hash buffer and HDF5's caches. For the memory ledger.
+// Host memory that a save or load takes beside the state itself: data is written and read in place, so only the
+// master's image (about 300 bytes a tensor and mapping), the hash buffer and HDF5's caches. For the memory ledger.
 i64 checkpoint_staging_bytes(i64 tensors, i64 groups, int writers);
 
 }  // namespace ogrom

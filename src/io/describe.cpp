@@ -1,10 +1,9 @@
 #include "src/io/describe.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <fmt/format.h>
 #include <limits>
 #include <map>
 
@@ -34,11 +33,12 @@ i64 elements_of(const std::vector<i64>& shape) {
     return count;
 }
 
-Entry describe_dataset(hid_t file_id, const std::string& path, const std::string& file) {
+InspectEntry describe_dataset(hid_t file_id, const std::string& path, const std::string& file) {
     const h5::Dataset dataset = h5::open_dataset(file_id, path, file);
     const h5::Type type(h5::check(H5Dget_type(dataset.get()), file, path));
     const std::optional<Dtype> known = h5::dtype(type.get());
-    Entry entry{path, "dataset", known ? std::string(name_of(*known)) : "other", h5::shape(dataset.get(), file, path), 0, {}};
+    InspectEntry entry{
+        path, "dataset", known ? std::string(name_of(*known)) : "other", h5::shape(dataset.get(), file, path), 0, {}};
     if (H5Tget_class(type.get()) == H5T_STRING) {
         entry.type = "string";
     }
@@ -49,7 +49,8 @@ Entry describe_dataset(hid_t file_id, const std::string& path, const std::string
     return entry;
 }
 
-void walk(hid_t file_id, const std::string& group_path, const std::string& file, int depth, std::vector<Entry>& entries) {
+void walk(hid_t file_id, const std::string& group_path, const std::string& file, int depth,
+          std::vector<InspectEntry>& entries) {
     require(depth < deepest, ExitCode::checkpoint, file + ": groups are nested too deeply");
     const h5::Group group = h5::open_group(file_id, group_path.empty() ? "/" : group_path, file);
     for (const h5::Object& object : h5::list(group.get(), file)) {
@@ -68,7 +69,7 @@ void walk(hid_t file_id, const std::string& group_path, const std::string& file,
 }
 
 // Calls `use` with the values of a dataset, in order, in pieces of the flattened extents.
-void read_pieces(hid_t dataset, const Entry& entry, Dtype type, const std::string& file,
+void read_pieces(hid_t dataset, const InspectEntry& entry, Dtype type, const std::string& file,
                  const std::function<void(std::span<const std::byte>)>& use) {
     const i64 total = elements_of(entry.shape);
     const i64 width = size_of(type);
@@ -77,7 +78,8 @@ void read_pieces(hid_t dataset, const Entry& entry, Dtype type, const std::strin
         return;
     }
     const i64 row = total / rows;
-    require(row * width <= i64{4} << 30, ExitCode::checkpoint, fmt::format("{}: {}: a row of {} values", file, entry.path, row));
+    require(row * width <= i64{4} << 30, ExitCode::checkpoint,
+            fmt::format("{}: {}: a row of {} values", file, entry.path, row));
     const i64 step = std::max<i64>(1, piece_bytes / (row * width));
     std::vector<std::byte> buffer;
     const h5::Space source(h5::check(H5Dget_space(dataset), file, entry.path));
@@ -94,8 +96,9 @@ void read_pieces(hid_t dataset, const Entry& entry, Dtype type, const std::strin
         const hsize_t elements = static_cast<hsize_t>(count * row);
         const h5::Space memory(h5::check(H5Screate_simple(1, &elements, nullptr), file, entry.path));
         buffer.resize(static_cast<std::size_t>(count * row * width));
-        h5::check_status(H5Dread(dataset, h5::memory_type(type), memory.get(), source.get(), H5P_DEFAULT, buffer.data()),
-                         file, entry.path);
+        h5::check_status(
+            H5Dread(dataset, h5::memory_type(type), memory.get(), source.get(), H5P_DEFAULT, buffer.data()), file,
+            entry.path);
         use(buffer);
     }
 }
@@ -109,7 +112,7 @@ std::optional<Dtype> dtype_named(const std::string& name) {
     return std::nullopt;
 }
 
-bool is_state(const Entry& entry) {
+bool is_state(const InspectEntry& entry) {
     for (const char* group : {"/weights/", "/master/", "/moment1/", "/moment2/", "/buffers/"}) {
         if (entry.kind == "dataset" && entry.path.starts_with(group)) {
             return true;
@@ -122,7 +125,7 @@ bool is_state(const Entry& entry) {
 struct OpenCheckpoint {
     std::string file;
     h5::File handle;
-    std::map<std::string, Entry> tensors;
+    std::map<std::string, InspectEntry> tensors;
 };
 OpenCheckpoint open_checkpoint(const std::string& folder) {
     OpenCheckpoint opened{join_path(folder, master_name), {}, {}};
@@ -132,12 +135,13 @@ OpenCheckpoint open_checkpoint(const std::string& folder) {
         bytes += record.bytes;
     }
     opened.handle = h5::open_read(opened.file);
-    std::vector<Entry> entries;
+    std::vector<InspectEntry> entries;
     walk(opened.handle.get(), "", opened.file, 0, entries);
-    for (Entry& entry : entries) {
+    for (InspectEntry& entry : entries) {
         if (is_state(entry)) {
-            require(entry.bytes <= bytes, ExitCode::checkpoint,
-                    fmt::format("{}: {} claims {} bytes, the files have {}", opened.file, entry.path, entry.bytes, bytes));
+            require(
+                entry.bytes <= bytes, ExitCode::checkpoint,
+                fmt::format("{}: {} claims {} bytes, the files have {}", opened.file, entry.path, entry.bytes, bytes));
             const h5::Dataset dataset = h5::open_dataset(opened.handle.get(), entry.path, opened.file);
             check_sources(dataset.get(), opened.file, entry.path, manifest);
             opened.tensors.emplace(entry.path, entry);
@@ -164,7 +168,8 @@ void compare_values(std::span<const std::byte> a, std::span<const std::byte> b, 
     }
 }
 
-Difference compare_tensor(const OpenCheckpoint& first, const OpenCheckpoint& second, const Entry& a, const Entry& b) {
+Difference compare_tensor(const OpenCheckpoint& first, const OpenCheckpoint& second, const InspectEntry& a,
+                          const InspectEntry& b) {
     Difference difference{a.path, {}, 0, 0};
     const std::optional<Dtype> type = dtype_named(a.type);
     if (a.shape != b.shape) {
@@ -201,28 +206,30 @@ void load_and_check(const std::string& folder, const ModelConfig& model, i64 byt
 
 }  // namespace
 
-std::vector<Entry> describe_file(const std::string& path) {
+std::vector<InspectEntry> describe_file(const std::string& path) {
     return on_io_thread([&] {
         const h5::File file = h5::open_read(path);
-        std::vector<Entry> entries;
+        std::vector<InspectEntry> entries;
         walk(file.get(), "", path, 0, entries);
         return entries;
     });
 }
 
-void hash_tensors(const std::string& path, std::vector<Entry>& entries, i64 limit_bytes) {
+void hash_tensors(const std::string& path, std::vector<InspectEntry>& entries, i64 limit_bytes) {
     on_io_thread([&] {
         const h5::File file = h5::open_read(path);
-        for (Entry& entry : entries) {
+        for (InspectEntry& entry : entries) {
             const std::optional<Dtype> type = dtype_named(entry.type);
             if (entry.kind != "dataset" || !type) {
                 continue;
             }
-            require(entry.bytes <= limit_bytes, ExitCode::checkpoint,
-                    fmt::format("{}: {} claims {} bytes, the files have {}", path, entry.path, entry.bytes, limit_bytes));
+            require(
+                entry.bytes <= limit_bytes, ExitCode::checkpoint,
+                fmt::format("{}: {} claims {} bytes, the files have {}", path, entry.path, entry.bytes, limit_bytes));
             const h5::Dataset dataset = h5::open_dataset(file.get(), entry.path, path);
             BlockHasher hasher;
-            read_pieces(dataset.get(), entry, *type, path, [&](std::span<const std::byte> bytes) { hasher.add(bytes); });
+            read_pieces(dataset.get(), entry, *type, path,
+                        [&](std::span<const std::byte> bytes) { hasher.add(bytes); });
             for (const BlockHash& hash : hasher.finish()) {
                 entry.hash += fmt::format("{}{:016x}{:016x}", entry.hash.empty() ? "" : "-", hash.high, hash.low);
             }
@@ -257,7 +264,7 @@ void verify_checkpoint(const std::string& folder) {
         bytes += record.bytes;
     }
     std::string type = "fp32";
-    for (const Entry& entry : describe_file(join_path(folder, master_name))) {
+    for (const InspectEntry& entry : describe_file(join_path(folder, master_name))) {
         if (entry.path.starts_with("/weights/")) {
             type = entry.type;
             ++tensors;

@@ -9,7 +9,7 @@
 
 namespace ogrom {
 
-struct Entry {
+struct InspectEntry {
     std::string path;  // "/weights/final_norm.bias"
     std::string kind;  // dataset | group | link (not followed) | other
     std::string type;  // fp32, fp64, ..., string, other
@@ -19,21 +19,22 @@ struct Entry {
 };
 
 // The tree of a file, depth first, links named but not followed; at most 1,000,000 entries.
-std::vector<Entry> describe_file(const std::string& path);
+std::vector<InspectEntry> describe_file(const std::string& path);
 
 // Fills `hash` of every numeric dataset. `limit_bytes`: bytes of the file and its parts together.
-void hash_tensors(const std::string& path, std::vector<Entry>& entries, i64 limit_bytes);
+void hash_tensors(const std::string& path, std::vector<InspectEntry>& entries, i64 limit_bytes);
 
 struct Difference {
     std::string path;
-    std::string note;          // "only in the first", "shape [3] and [4]", ...; empty when the values were compared
-    i64 unequal = 0;           // elements whose bits differ
+    std::string note;           // "only in the first", "shape [3] and [4]", ...; empty when the values were compared
+    i64 unequal = 0;            // elements whose bits differ
     double max_difference = 0;  // largest |a - b|; NaN when exactly one of a pair is NaN
 };
 // Tensor by tensor over /weights /master /moment1 /moment2 /buffers of two checkpoints' step folders.
 std::vector<Difference> compare_checkpoints(const std::string& first, const std::string& second);
 
-// Manifest hashes, header against manifest, and the weight hash recomputed. Throws Error(checkpoint) at the first fault.
+// Manifest hashes, header against manifest, and the weight hash recomputed. Throws Error(checkpoint) at the first
+// fault.
 void verify_checkpoint(const std::string& folder);
 
 }  // namespace ogrom

@@ -1,13 +1,12 @@
 #include "src/io/durable.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
+#include <fmt/format.h>
 
 #include "src/base/text.h"
 

@@ -1,11 +1,10 @@
 #include "src/io/hdf5.h"
 
-#include <fmt/format.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cstdlib>
+#include <fmt/format.h>
 #include <mutex>
+#include <sys/stat.h>
 
 #include "src/base/error.h"
 
@@ -66,7 +65,8 @@ Attribute open_scalar(hid_t object, const std::string& name, H5T_class_t wanted,
     const Type type(check(H5Aget_type(attribute.get()), file, name));
     if (H5Sget_simple_extent_npoints(space.get()) != 1 || H5Tget_class(type.get()) != wanted ||
         (wanted == H5T_STRING && H5Tis_variable_str(type.get()) > 0)) {
-        fail(ExitCode::checkpoint, fmt::format("{}: attribute '{}' has the wrong type or is not one value", file, name));
+        fail(ExitCode::checkpoint,
+             fmt::format("{}: attribute '{}' has the wrong type or is not one value", file, name));
     }
     return attribute;
 }
@@ -126,7 +126,9 @@ void put(hid_t object, const std::string& name, const std::string& value, const 
     put_value(object, name, type.get(), type.get(), value.c_str(), file);
 }
 
-bool has_attribute(hid_t object, const std::string& name) { return H5Aexists(object, name.c_str()) > 0; }
+bool has_attribute(hid_t object, const std::string& name) {
+    return H5Aexists(object, name.c_str()) > 0;
+}
 
 i64 get_i64(hid_t object, const std::string& name, const std::string& file) {
     const Attribute attribute = open_scalar(object, name, H5T_INTEGER, file);
@@ -327,6 +329,8 @@ std::vector<i64> shape(hid_t dataset, const std::string& file, const std::string
     return result;
 }
 
-std::string shape_text(const std::vector<i64>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string shape_text(const std::vector<i64>& shape) {
+    return fmt::format("[{}]", fmt::join(shape, ", "));
+}
 
 }  // namespace ogrom::h5

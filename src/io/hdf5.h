@@ -6,7 +6,6 @@
 // before anything is allocated.
 #pragma once
 #include <hdf5.h>
-
 #include <optional>
 #include <string>
 #include <vector>

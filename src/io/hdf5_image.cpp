@@ -22,8 +22,12 @@ struct ImageInfo {
     Image* image;
 };
 
-ImageFile* self(H5FD_t* file) { return reinterpret_cast<ImageFile*>(file); }
-const ImageFile* self(const H5FD_t* file) { return reinterpret_cast<const ImageFile*>(file); }
+ImageFile* self(H5FD_t* file) {
+    return reinterpret_cast<ImageFile*>(file);
+}
+const ImageFile* self(const H5FD_t* file) {
+    return reinterpret_cast<const ImageFile*>(file);
+}
 
 H5FD_t* open_image(const char*, unsigned, hid_t access, haddr_t) {
     const auto* info = static_cast<const ImageInfo*>(H5Pget_driver_info(access));
@@ -46,13 +50,17 @@ herr_t query_image(const H5FD_t*, unsigned long* flags) {
     *flags = H5FD_FEAT_AGGREGATE_METADATA | H5FD_FEAT_ACCUMULATE_METADATA | H5FD_FEAT_AGGREGATE_SMALLDATA;
     return 0;
 }
-haddr_t get_allocated(const H5FD_t* file, H5FD_mem_t) { return self(file)->allocated; }
+haddr_t get_allocated(const H5FD_t* file, H5FD_mem_t) {
+    return self(file)->allocated;
+}
 herr_t set_allocated(H5FD_t* file, H5FD_mem_t, haddr_t end) {
     self(file)->allocated = end;
     return 0;
 }
 // HDF5 asks for the end of the file only to see whether reads pass it: pages not yet written read as zeros.
-haddr_t get_end(const H5FD_t* file, H5FD_mem_t) { return self(file)->allocated; }
+haddr_t get_end(const H5FD_t* file, H5FD_mem_t) {
+    return self(file)->allocated;
+}
 herr_t read_image(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, std::size_t bytes, void* to) {
     self(file)->image->fetch(address, to, bytes);
     return 0;
@@ -90,7 +98,9 @@ hid_t driver() {
 
 }  // namespace
 
-Image::Image() { prepare(); }
+Image::Image() {
+    prepare();
+}
 
 void Image::create(const std::string& name) {
     name_ = name;
@@ -109,15 +119,17 @@ i64 Image::reserve(hid_t parent, const std::string& dataset, Dtype type, i64 cou
     check_status(H5Pset_layout(creation.get(), H5D_CONTIGUOUS), name_, dataset);
     check_status(H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY), name_, dataset);
     check_status(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER), name_, dataset);
-    const Dataset made(check(H5Dcreate2(parent, dataset.c_str(), file_type(type), space.get(), H5P_DEFAULT,
-                                        creation.get(), H5P_DEFAULT),
-                             name_, dataset));
+    const Dataset made(check(
+        H5Dcreate2(parent, dataset.c_str(), file_type(type), space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT),
+        name_, dataset));
     const haddr_t offset = H5Dget_offset(made.get());
     require(offset != HADDR_UNDEF, ExitCode::checkpoint, name_ + ": " + dataset + ": HDF5 gave the data no place");
     return static_cast<i64>(offset);
 }
 
-void Image::close() { check_status(H5Fclose(file_.release()), name_, "close"); }
+void Image::close() {
+    check_status(H5Fclose(file_.release()), name_, "close");
+}
 
 std::vector<Image::Page> Image::pages() const {
     std::vector<Page> result;

@@ -1,12 +1,11 @@
 #include "src/io/manifest.h"
 
-#include <fmt/format.h>
-#include <xxhash.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <xxhash.h>
 
 #include "kernels/common/fault.h"
 
@@ -41,8 +40,9 @@ struct StreamTraits {
 
 // Only names that we write ourselves: nothing that leaves the folder.
 bool plain_name(const std::string& name) {
-    return name == master_name || (name.size() >= 13 && name.starts_with("part-") && name.ends_with(".h5") &&
-                                   std::all_of(name.begin() + 5, name.end() - 3, [](char c) { return c >= '0' && c <= '9'; }));
+    return name == master_name ||
+           (name.size() >= 13 && name.starts_with("part-") && name.ends_with(".h5") &&
+            std::all_of(name.begin() + 5, name.end() - 3, [](char c) { return c >= '0' && c <= '9'; }));
 }
 
 BlockHash parse_hash(const std::string& text, const std::string& path) {
@@ -86,13 +86,15 @@ struct BlockHasher::Impl {
     }
 };
 
-BlockHasher::BlockHasher() : impl_(std::make_unique<Impl>()) { XXH3_128bits_reset(impl_->state.get()); }
+BlockHasher::BlockHasher() : impl_(std::make_unique<Impl>()) {
+    XXH3_128bits_reset(impl_->state.get());
+}
 BlockHasher::~BlockHasher() = default;
 
 void BlockHasher::add(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
-        const auto part = bytes.first(
-            std::min(bytes.size(), static_cast<std::size_t>(manifest_block_bytes - impl_->in_block)));
+        const auto part =
+            bytes.first(std::min(bytes.size(), static_cast<std::size_t>(manifest_block_bytes - impl_->in_block)));
         XXH3_128bits_update(impl_->state.get(), part.data(), part.size());
         impl_->in_block += static_cast<i64>(part.size());
         if (impl_->in_block == manifest_block_bytes) {
@@ -109,7 +111,9 @@ std::vector<BlockHash> BlockHasher::finish() {
     return std::move(impl_->blocks);
 }
 
-std::string part_name(int writer) { return fmt::format("part-{:05d}.h5", writer); }
+std::string part_name(int writer) {
+    return fmt::format("part-{:05d}.h5", writer);
+}
 
 std::string to_text(const Manifest& manifest) {
     json files = json::array();
@@ -153,7 +157,8 @@ Manifest parse_manifest(const std::string& text, const std::string& path) {
         if (!plain_name(record.file)) {
             damaged(path, fmt::format("'{}' is not a file of a checkpoint", record.file));
         }
-        if (record.bytes < 0 || ceil_div(record.bytes, manifest_block_bytes) != static_cast<i64>(record.blocks.size())) {
+        if (record.bytes < 0 ||
+            ceil_div(record.bytes, manifest_block_bytes) != static_cast<i64>(record.blocks.size())) {
             damaged(path, fmt::format("{}: {} hashes for {} bytes", record.file, record.blocks.size(), record.bytes));
         }
         has_master = has_master || record.file == master_name;

@@ -1,5 +1,6 @@
 // manifest.json: what a complete checkpoint consists of. Written last; without it a folder is not a checkpoint.
-//   {"block_bytes": 67108864, "files": [{"blocks": ["<32 hex digits>", ...], "bytes": n, "file": "part-00000.h5"}, ...],
+//   {"block_bytes": 67108864, "files": [{"blocks": ["<32 hex digits>", ...], "bytes": n, "file": "part-00000.h5"},
+//   ...],
 //    "format": 1, "hash": "XXH3-128", "step": n}
 // The text is canonical: a file that does not equal its own parse, written again, is refused (a flipped byte).
 #pragma once
@@ -53,8 +54,8 @@ Manifest read_manifest(const std::string& folder);
 
 // Why `folder` is not a complete checkpoint, "<file>: <reason>"; empty when it is. Looks at presence and sizes only.
 std::string incomplete_reason(const std::string& folder);
-// Hashes the blocks whose place in the list of all blocks is `share` modulo `shares`; throws Error(checkpoint) with file
-// and block of the first that differs.
+// Hashes the blocks whose place in the list of all blocks is `share` modulo `shares`; throws Error(checkpoint) with
+// file and block of the first that differs.
 void verify_manifest(const std::string& folder, const Manifest& manifest, int share, int shares);
 // A manifest of the files as they are now (tools and tests that edit a checkpoint).
 Manifest scan_manifest(const std::string& folder, i64 step);

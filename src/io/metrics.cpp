@@ -3,7 +3,6 @@
 #include "src/io/metrics.h"
 
 #include <fmt/format.h>
-
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -45,9 +44,9 @@ void put_column(hid_t group, const MetricsColumn& column, const std::vector<Step
                                         file, column.name));
     h5::put(dataset.get(), "unit", std::string(column.unit), file);
     if (!values.empty()) {
-        h5::check_status(H5Dwrite(dataset.get(), h5::memory_type(dtype_of<Value>()), H5S_ALL, H5S_ALL, H5P_DEFAULT,
-                                  values.data()),
-                         file, column.name);
+        h5::check_status(
+            H5Dwrite(dataset.get(), h5::memory_type(dtype_of<Value>()), H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()),
+            file, column.name);
     }
 }
 
@@ -106,7 +105,9 @@ Metrics::Metrics(const std::string& folder, i64 last_step) : impl_(std::make_uni
 
 Metrics::~Metrics() = default;
 
-void Metrics::row(const StepMetrics& row) { impl_->writer->write(metrics_line(row)); }
+void Metrics::row(const StepMetrics& row) {
+    impl_->writer->write(metrics_line(row));
+}
 
 void Metrics::publish() {
     impl_->writer->sync();
@@ -114,7 +115,9 @@ void Metrics::publish() {
     on_io_thread([&] { write_metrics_h5(impl_->h5, rows); });
 }
 
-std::vector<StepMetrics> Metrics::read() const { return read_metrics_csv(impl_->csv); }
+std::vector<StepMetrics> Metrics::read() const {
+    return read_metrics_csv(impl_->csv);
+}
 
 void append_event(const std::string& folder, int rank, const std::string& host, i64 step, const std::string& phase,
                   int code, const std::string& text) {

@@ -1,8 +1,7 @@
 #include "src/io/metrics_csv.h"
 
-#include <fmt/format.h>
-
 #include <charconv>
+#include <fmt/format.h>
 #include <limits>
 
 #include "src/base/file.h"
@@ -67,7 +66,9 @@ const std::vector<MetricsColumn>& metrics_columns() {
     return columns;
 }
 
-std::string metrics_head() { return fmt::format("{}\n{}\n", format_line, column_line()); }
+std::string metrics_head() {
+    return fmt::format("{}\n{}\n", format_line, column_line());
+}
 
 std::string metrics_line(const StepMetrics& row) {
     std::string line;

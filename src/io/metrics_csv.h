@@ -19,7 +19,7 @@ struct MetricsColumn {
 };
 const std::vector<MetricsColumn>& metrics_columns();
 
-std::string metrics_head();                      // the first two lines
+std::string metrics_head();                        // the first two lines
 std::string metrics_line(const StepMetrics& row);  // with its newline
 // Throws Error(checkpoint) with `where` ("file:line") for a line that is not a row.
 StepMetrics parse_metrics_line(std::string_view line, const std::string& where);

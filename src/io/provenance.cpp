@@ -1,16 +1,15 @@
 #include "src/io/provenance.h"
 
-#include <hdf5.h>
-#include <sys/utsname.h>
-#include <unistd.h>
-#include <xxhash.h>
-
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <hdf5.h>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <sys/utsname.h>
+#include <unistd.h>
+#include <xxhash.h>
 
 #include "src/base/file.h"
 #include "src/base/text.h"
@@ -26,8 +25,8 @@ namespace {
 // Variables that change speed, placement or bits of a run. Nothing else of the environment is recorded: it may hold
 // secrets.
 constexpr std::array<std::string_view, 13> environment_prefixes = {
-    "OMP_",  "OPENBLAS_", "OMPI_MCA_", "OMPI_COMM_WORLD_SIZE", "OGROM_",   "NCCL_",         "SLURM_JOB_ID",
-    "GOMP_", "MALLOC_",   "HDF5_",     "CUDA_VISIBLE_DEVICES", "SLURM_N",  "SLURM_CPUS_PER"};
+    "OMP_",  "OPENBLAS_", "OMPI_MCA_", "OMPI_COMM_WORLD_SIZE", "OGROM_",  "NCCL_",         "SLURM_JOB_ID",
+    "GOMP_", "MALLOC_",   "HDF5_",     "CUDA_VISIBLE_DEVICES", "SLURM_N", "SLURM_CPUS_PER"};
 
 std::map<std::string, std::string> environment() {
     std::map<std::string, std::string> found;
@@ -81,8 +80,7 @@ std::string provenance_json(const ProvenanceInput& input) {
         {"format", 1},
         {"started_utc", utc_time()},
         {"program", {{"version", build.program}, {"git", build.git}}},
-        {"build",
-         {{"compiler", build.compiler}, {"flags", build.flags}, {"type", build.type}, {"march", build.march}}},
+        {"build", {{"compiler", build.compiler}, {"flags", build.flags}, {"type", build.type}, {"march", build.march}}},
         {"libraries", libraries(input)},
         {"machine",
          {{"cpu", cpu_model()},

@@ -1,15 +1,14 @@
 #include "src/report/chart.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
 #include <string_view>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "src/base/error.h"
 #include "src/base/file.h"

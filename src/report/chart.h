@@ -1,6 +1,6 @@
 // The loss chart of one run: training loss per step, validation loss where it was measured, learning rate below. SVG on
-// white, told apart in black and white by line kind and marks. Drawn by gnuplot, found at run time; a machine without it
-// goes without the chart.
+// white, told apart in black and white by line kind and marks. Drawn by gnuplot, found at run time; a machine without
+// it goes without the chart.
 #pragma once
 #include <optional>
 #include <string>
@@ -11,8 +11,8 @@
 namespace ogrom {
 
 // Writes `folder`/loss.svg from `rows`. Returns its path; std::nullopt with the reason in `reason` when there is no
-// gnuplot or nothing finite to draw. A chart is never worth a run: nothing is thrown for a gnuplot that fails, the reason
-// says so.
+// gnuplot or nothing finite to draw. A chart is never worth a run: nothing is thrown for a gnuplot that fails, the
+// reason says so.
 std::optional<std::string> draw_loss_chart(const std::string& folder, const std::string& title,
                                            const std::vector<StepMetrics>& rows, std::string& reason);
 

@@ -19,7 +19,7 @@ void sum_in_order(Communicator& dp, std::span<double> values, std::string_view l
 
 }  // namespace
 
-Control agree_control(Communicator& dp, std::span<const Batch> batches, Wish wish) {
+StepControl agree_control(Communicator& dp, std::span<const Batch> batches, Wish wish) {
     std::array<double, 2> values = {0, wish == Wish::stop ? 1.0 : 0.0};
     for (const Batch& batch : batches) {
         values[0] += static_cast<double>(batch.unmasked);  // whole numbers below 2^53: exact

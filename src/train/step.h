@@ -9,13 +9,13 @@ namespace ogrom {
 
 enum class Wish { go_on, stop };  // of one rank: a signal arrived or its time is over
 
-struct Control {
+struct StepControl {
     i64 targets = 0;  // unmasked targets of the global batch
     bool stop = false;
 };
 // One message a step, summed over dp: every rank learns the number that scales the loss, and whether any rank wants to
 // stop, so that all leave at the same step.
-Control agree_control(Communicator& dp, std::span<const Batch> batches, Wish wish);
+StepControl agree_control(Communicator& dp, std::span<const Batch> batches, Wish wish);
 
 struct StepResult {
     double loss = 0;  // mean over the unmasked targets of the global batch

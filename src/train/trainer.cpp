@@ -113,7 +113,7 @@ TrainSummary Trainer<T>::run() {
         session_.set_phase(Phase::train, engine_->step + 1);
         const Timer timer;
         const std::vector<Batch> batches = prefetch.next(engine_->step);
-        const Control control = agree_control(*mesh_.dp, batches, wish());
+        const StepControl control = agree_control(*mesh_.dp, batches, wish());
         if (control.stop) {
             summary_.code = ExitCode::saved_for_requeue;
             break;

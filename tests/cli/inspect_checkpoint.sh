@@ -5,23 +5,23 @@ source "${SOURCE:?}/tests/cli/lib.sh"
 
 make_corpus 60
 make_run 4
-expect_exit 0 "$OGROM" train run.toml --set train.steps=2 --set checkpoint.interval_steps=1
-step=out/checkpoints/step-00000002
+expect_exit 0 "$OGROM" train run.toml --set train.steps=2 --set checkpoint.interval_steps=1 --set run.output=trained
+step=trained/checkpoints/step-00000002
 
-expect_exit 0 "$OGROM" inspect out
+expect_exit 0 "$OGROM" inspect trained
 expect_text '^  step +2$'
 expect_text '/weights/embedding.token.weight +fp32 +\[257, 32\]'
 expect_exit 0 "$OGROM" inspect "$step" --verify --json
 expect_text '"verified": "manifest and weight hash agree"'
 expect_exit 0 "$OGROM" inspect "$step" --diff "$step/checkpoint.h5"
 expect_text '^0 of [0-9]+ tensors differ$'
-expect_exit 0 "$OGROM" inspect "$step" --diff out/checkpoints/step-00000001
+expect_exit 0 "$OGROM" inspect "$step" --diff trained/checkpoints/step-00000001
 expect_text '/weights/final_norm.weight +[0-9]+ elements differ, at most by'
 expect_exit 0 "$OGROM" inspect corpus
 expect_text '^  documents '
-expect_exit 0 "$OGROM" inspect out/metrics.csv
+expect_exit 0 "$OGROM" inspect trained/metrics.csv
 expect_text '^  last_step +2$'
-expect_exit 0 "$OGROM" inspect out/metrics.h5
+expect_exit 0 "$OGROM" inspect trained/metrics.h5
 expect_text '/metrics/loss +fp64 +\[2\]'
 if command -v h5dump > /dev/null; then
     h5dump -d /weights/final_norm.weight "$step/checkpoint.h5" > dump || fail "h5dump cannot read the checkpoint"

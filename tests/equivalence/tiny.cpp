@@ -126,7 +126,7 @@ History<T> train_over(Communicator& dp, const RunConfig& run, const Course& cour
     history.before.assign(engine->weights.begin(), engine->weights.end());
     for (i64 step = 0; step < course.steps; ++step) {
         const std::vector<Batch> batches = make_batches(run, dp.rank(), step, course.mask);
-        const Control control = agree_control(dp, batches, Wish::go_on);
+        const StepControl control = agree_control(dp, batches, Wish::go_on);
         const StepResult result = train_step<T>(*engine, batches, control.targets);
         history.losses.push_back(result.loss);
         history.norms.push_back(result.norm);

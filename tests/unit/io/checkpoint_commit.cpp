@@ -1,20 +1,19 @@
-#include <gtest/gtest.h>
-
+#include <algorithm>
 #include <fcntl.h>
+#include <filesystem>
+#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <filesystem>
-
 #include "src/base/file.h"
 #include "src/base/text.h"
 #include "src/io/checkpoint_folder.h"
 #include "src/io/checkpoint_write.h"
 #include "src/io/io_thread.h"
+
 #include "tests/unit/io/support.h"
 
 namespace ogrom {
@@ -129,8 +128,9 @@ TEST(CheckpointCommit, NothingIsNamedBeforeItIsDurable) {
     EXPECT_LT(place("sync_file part-00001.h5"), place("create checkpoint.h5"));
     EXPECT_LT(place("sync_file checkpoint.h5"), place("create manifest.json"));
     EXPECT_LT(place("sync_file manifest.json"), place("rename step-00000004"));
-    const auto sync = std::find_if(done.begin(), done.end(),
-                                   [](const std::string& line) { return line.starts_with("sync_folder step-00000004.tmp-"); });
+    const auto sync = std::find_if(done.begin(), done.end(), [](const std::string& line) {
+        return line.starts_with("sync_folder step-00000004.tmp-");
+    });
     ASSERT_NE(sync, done.end());
     EXPECT_LT(place("sync_file manifest.json"), sync - done.begin());
     EXPECT_LT(sync - done.begin(), place("rename step-00000004"));
@@ -154,8 +154,8 @@ TEST(CheckpointCommit, KeepLastRemovesOlderCompleteOnesOnly) {
     fs::remove(folder.path("step-00000002/manifest.json"));
     test::save_small<float>(folder.path(), 4, 1, 2);
     // 4 and 3 are kept, 1 goes; 2 is incomplete and stays as it is; 9 belongs to a run that went back.
-    EXPECT_EQ(list_directory(folder.path()), (std::vector<std::string>{"latest", "step-00000002", "step-00000003",
-                                                                       "step-00000004", "step-00000009"}));
+    EXPECT_EQ(list_directory(folder.path()),
+              (std::vector<std::string>{"latest", "step-00000002", "step-00000003", "step-00000004", "step-00000009"}));
 }
 
 TEST(CheckpointCommit, OnlyTemporariesThatNobodyCanFinishAreRemoved) {
@@ -182,7 +182,7 @@ TEST(CheckpointCommit, AFullDiskIsAnErrorOnEveryRankAndThePreviousStays) {
     struct rlimit before {};
     ::getrlimit(RLIMIT_FSIZE, &before);
     const auto handler = ::signal(SIGXFSZ, SIG_IGN);
-    const struct rlimit small {8000, before.rlim_max};
+    const struct rlimit small { 8000, before.rlim_max };
     ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
     std::vector<std::string> faults;
     test::as_ranks(
@@ -226,8 +226,8 @@ TEST(CheckpointCommit, AFolderThatCannotBeWrittenIsAnErrorOnEveryRank) {
         3,
         [&](Communicator& dp) {
             const SmallState<float> state(test::small_model());
-            save_checkpoint<float>(dp, folder.path("file/checkpoints"), test::small_header(4), state.layout, state.model,
-                                   state.const_view(), 1);
+            save_checkpoint<float>(dp, folder.path("file/checkpoints"), test::small_header(4), state.layout,
+                                   state.model, state.const_view(), 1);
         },
         &faults);
     EXPECT_NE(faults[0].find("file/checkpoints"), std::string::npos) << faults[0];
@@ -237,7 +237,8 @@ TEST(CheckpointCommit, AFolderThatCannotBeWrittenIsAnErrorOnEveryRank) {
 TEST(CheckpointCommit, APathMayBeAStepAFileOrARun) {
     const Folder folder;
     const std::string step = test::save_small<float>(folder.path("checkpoints"), 4, 1);
-    for (const std::string& path : {step, step + "/", step + "/checkpoint.h5", folder.path("checkpoints"), folder.path()}) {
+    for (const std::string& path :
+         {step, step + "/", step + "/checkpoint.h5", folder.path("checkpoints"), folder.path()}) {
         EXPECT_EQ(resolve_checkpoint(path), step) << path;
     }
     EXPECT_NE(test::fault_text([&] { resolve_checkpoint(folder.path("elsewhere")); }).find("no complete checkpoint"),

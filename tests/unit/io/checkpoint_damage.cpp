@@ -1,10 +1,8 @@
-#include <gtest/gtest.h>
-
 #include <fcntl.h>
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
+#include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "kernels/common/fault.h"
 
@@ -13,6 +11,7 @@
 #include "src/io/hdf5.h"
 #include "src/io/io_thread.h"
 #include "src/io/manifest.h"
+
 #include "tests/unit/io/support.h"
 
 namespace ogrom {
@@ -56,8 +55,8 @@ void edit_master(const std::string& step, const std::function<void(hid_t)>& edit
 
 void put_dataset(hid_t file, const std::string& path, std::vector<hsize_t> shape, Dtype type) {
     const h5::Space space(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr));
-    const h5::Dataset made(H5Dcreate2(file, path.c_str(), h5::file_type(type), space.get(), H5P_DEFAULT, H5P_DEFAULT,
-                                      H5P_DEFAULT));
+    const h5::Dataset made(
+        H5Dcreate2(file, path.c_str(), h5::file_type(type), space.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
     ASSERT_TRUE(made);
 }
 
@@ -160,8 +159,7 @@ TEST(CheckpointDamage, WhatDoesNotMatchIsListed) {
                   put_dataset(file, "/weights/final_norm.bias", {10}, Dtype::fp64);
               }),
               "/weights/final_norm.bias: type fp64 in the checkpoint, fp32 in the run");
-    expect_in(fault_after([](hid_t file) { h5::make_group(file, "moment3", "edited"); }),
-              "unexpected: /moment3");
+    expect_in(fault_after([](hid_t file) { h5::make_group(file, "moment3", "edited"); }), "unexpected: /moment3");
     const std::string deeper = load_fault(test::save_small<float>(folder.path(), 4, 2), test::small_model(1));
     expect_in(deeper, "unexpected: /weights/block.1.norm1.weight");
     const std::string shallower = load_fault(folder.path("step-00000004"), test::small_model(3));
@@ -174,10 +172,11 @@ TEST(CheckpointDamage, MomentsThatNobodyAskedForAreUnexpectedInTraining) {
     SmallState<float> state(test::small_model());
     std::vector<std::string> skipped;
     const auto single = make_single_communicator();
-    expect_in(test::fault_text([&] {
-                  load_checkpoint<float>(*single, step, state.layout, {state.weights, state.moment1, {}}, true, skipped);
-              }),
-              "unexpected: /moment2");
+    expect_in(
+        test::fault_text([&] {
+            load_checkpoint<float>(*single, step, state.layout, {state.weights, state.moment1, {}}, true, skipped);
+        }),
+        "unexpected: /moment2");
     // Weights alone (sample): moments stay in the file without complaint.
     load_checkpoint<float>(*single, step, state.layout, {state.weights, {}, {}}, true, skipped);
     EXPECT_TRUE(skipped.empty());

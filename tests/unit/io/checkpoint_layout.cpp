@@ -26,9 +26,9 @@ TEST(CheckpointLayout, RangesCoverEverythingOnceAndDifferByAtMostOne) {
 // Marks every element of [first, last) through the blocks and compares with the flat order.
 void expect_blocks(i64 rows, i64 cols, i64 first, i64 last) {
     std::vector<i64> source(static_cast<std::size_t>(rows * cols), -1);
-    const std::vector<Block> blocks = row_blocks(cols, first, last);
+    const std::vector<TensorBlock> blocks = row_blocks(cols, first, last);
     ASSERT_LE(blocks.size(), 3u);
-    for (const Block& block : blocks) {
+    for (const TensorBlock& block : blocks) {
         i64 from = block.source;
         for (i64 r = 0; r < block.rows; ++r) {
             for (i64 c = 0; c < block.cols; ++c, ++from) {
@@ -56,7 +56,7 @@ TEST(CheckpointLayout, AtMostThreeBlocksCoverAnyRangeOfATensor) {
 // 200000 x 2700 elements of fp32 are 2.16e9 bytes, and the last element of a table of 2^20 x 2^13 lies beyond 2^32.
 TEST(CheckpointLayout, IndicesPassTwoToThe31) {
     const i64 cols = i64{1} << 13, count = cols << 20;
-    const std::vector<Block> blocks = row_blocks(cols, 5, count - 7);
+    const std::vector<TensorBlock> blocks = row_blocks(cols, 5, count - 7);
     ASSERT_EQ(blocks.size(), 3u);
     EXPECT_EQ(blocks[2].row, (i64{1} << 20) - 1);
     EXPECT_EQ(blocks[2].cols, cols - 7);

@@ -1,14 +1,14 @@
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <gtest/gtest.h>
 
 #include "src/base/file.h"
 #include "src/io/checkpoint_folder.h"
 #include "src/io/checkpoint_write.h"
 #include "src/io/hdf5.h"
 #include "src/io/io_thread.h"
+
 #include "tests/unit/io/support.h"
 
 namespace ogrom {

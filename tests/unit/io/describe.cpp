@@ -1,14 +1,14 @@
 #include "src/io/describe.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <fstream>
+#include <gtest/gtest.h>
 
 #include "src/base/file.h"
 #include "src/io/hdf5.h"
 #include "src/io/io_thread.h"
 #include "src/io/manifest.h"
+
 #include "tests/unit/io/support.h"
 
 namespace ogrom {
@@ -17,8 +17,8 @@ namespace {
 using test::Folder;
 using test::SmallState;
 
-const Entry* find(const std::vector<Entry>& entries, const std::string& path) {
-    for (const Entry& entry : entries) {
+const InspectEntry* find(const std::vector<InspectEntry>& entries, const std::string& path) {
+    for (const InspectEntry& entry : entries) {
         if (entry.path == path) {
             return &entry;
         }
@@ -30,8 +30,8 @@ TEST(Describe, TreeHasShapesTypesAndBytesAndHashesOfValues) {
     const Folder folder;
     const std::string one = test::save_small<double>(folder.path("a"), 2, 1) + "/checkpoint.h5";
     const std::string three = test::save_small<double>(folder.path("b"), 2, 3) + "/checkpoint.h5";
-    std::vector<Entry> entries = describe_file(one), cut = describe_file(three);
-    const Entry* entry = find(entries, "/moment1/embedding.token.weight");
+    std::vector<InspectEntry> entries = describe_file(one), cut = describe_file(three);
+    const InspectEntry* entry = find(entries, "/moment1/embedding.token.weight");
     ASSERT_NE(entry, nullptr);
     EXPECT_EQ(entry->type, "fp64");
     EXPECT_EQ(entry->shape, (std::vector<i64>{37, 10}));  // padding is not stored
@@ -40,7 +40,7 @@ TEST(Describe, TreeHasShapesTypesAndBytesAndHashesOfValues) {
     EXPECT_EQ(find(entries, "/weights")->kind, "group");
     hash_tensors(one, entries, 1 << 20);
     hash_tensors(three, cut, 1 << 20);
-    for (const Entry& tensor : entries) {
+    for (const InspectEntry& tensor : entries) {
         if (tensor.path.starts_with("/weights/")) {
             EXPECT_EQ(tensor.hash.size(), 32u);
             EXPECT_EQ(tensor.hash, find(cut, tensor.path)->hash) << tensor.path;  // the cut over writers does not show
@@ -57,7 +57,7 @@ TEST(Describe, LinksAreNamedAndNotFollowed) {
         H5Lcreate_external("/etc/other.h5", "/x", file.get(), "away", H5P_DEFAULT, H5P_DEFAULT);
         H5Lcreate_soft("/nowhere", file.get(), "soft", H5P_DEFAULT, H5P_DEFAULT);
     });
-    const std::vector<Entry> entries = describe_file(path);
+    const std::vector<InspectEntry> entries = describe_file(path);
     ASSERT_EQ(entries.size(), 2u);
     EXPECT_EQ(entries[0].kind, "link");
     EXPECT_EQ(entries[1].kind, "link");
@@ -74,7 +74,7 @@ TEST(Describe, ExtentsBeyondTheFileAreRefusedBeforeReading) {
         const h5::Dataset made(
             H5Dcreate2(file.get(), "huge", H5T_IEEE_F32LE, space.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
     });
-    std::vector<Entry> entries = describe_file(path);
+    std::vector<InspectEntry> entries = describe_file(path);
     EXPECT_EQ(entries.at(0).bytes, i64{1} << 47);
     const std::string text = test::fault_text([&] { hash_tensors(path, entries, file_size(path)); });
     EXPECT_NE(text.find("/huge claims 140737488355328 bytes"), std::string::npos) << text;

@@ -1,9 +1,8 @@
 #include "src/io/hdf5.h"
 
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <cstring>
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -12,6 +11,7 @@
 #include "src/io/hdf5_image.h"
 #include "src/io/io_thread.h"
 #include "src/io/provenance.h"
+
 #include "tests/unit/io/support.h"
 
 namespace ogrom {

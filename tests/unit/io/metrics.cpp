@@ -1,15 +1,15 @@
 #include "src/io/metrics.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <fstream>
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "src/base/file.h"
 #include "src/io/hdf5.h"
 #include "src/io/io_thread.h"
 #include "src/io/metrics_csv.h"
+
 #include "tests/unit/io/support.h"
 
 namespace ogrom {
@@ -111,7 +111,8 @@ TEST(MetricsCsv, WhatIsNoRowIsNamedByFileAndLine) {
     };
     const std::string good = metrics_line(row_of(1));
     EXPECT_NE(fault(metrics_head() + good + "1,2,3\n").find("metrics.csv:4: 3 columns"), std::string::npos);
-    EXPECT_NE(fault(metrics_head() + "x" + good).find("metrics.csv:3: 'x1' is not a number for step"), std::string::npos);
+    EXPECT_NE(fault(metrics_head() + "x" + good).find("metrics.csv:3: 'x1' is not a number for step"),
+              std::string::npos);
     EXPECT_NE(fault("# ogrom metrics format=2\n" + good).find("metrics.csv:1: "), std::string::npos);
 }
 

@@ -1,12 +1,11 @@
 #include "tests/unit/io/support.h"
 
-#include <omp.h>
-#include <unistd.h>
-
 #include <barrier>
 #include <cstring>
 #include <memory>
+#include <omp.h>
 #include <thread>
+#include <unistd.h>
 
 #include "src/base/error.h"
 #include "src/io/checkpoint_folder.h"
@@ -70,7 +69,9 @@ Folder::~Folder() {
     std::error_code error;
     std::filesystem::remove_all(root_, error);
 }
-std::string Folder::path(const std::string& name) const { return (name.empty() ? root_ : root_ / name).string(); }
+std::string Folder::path(const std::string& name) const {
+    return (name.empty() ? root_ : root_ / name).string();
+}
 
 ModelConfig small_model(i64 layers) {
     ModelConfig model;

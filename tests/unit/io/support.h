@@ -50,8 +50,8 @@ private:
 
 CheckpointHeader small_header(i64 step);
 
-// Runs `body` once per rank, each on its own thread with a communicator of `ranks`; rethrows the lowest rank's fault and
-// stores every rank's text in `faults` when given.
+// Runs `body` once per rank, each on its own thread with a communicator of `ranks`; rethrows the lowest rank's fault
+// and stores every rank's text in `faults` when given.
 void as_ranks(int ranks, const std::function<void(Communicator&)>& body, std::vector<std::string>* faults = nullptr);
 
 // A checkpoint of small_model at `step`, saved by `writers` ranks.

@@ -1,10 +1,9 @@
 #include "src/report/chart.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <gtest/gtest.h>
 
 #include "src/base/file.h"
 
@@ -38,7 +37,9 @@ std::vector<StepMetrics> rows(i64 count, i64 eval_every) {
     return made;
 }
 
-bool has_gnuplot() { return std::system("gnuplot --version > /dev/null 2>&1") == 0; }
+bool has_gnuplot() {
+    return std::system("gnuplot --version > /dev/null 2>&1") == 0;
+}
 
 TEST(LossChart, IsDrawnWithItsSeriesAndAxes) {
     if (!has_gnuplot()) {
@@ -65,7 +66,8 @@ TEST(LossChart, IsDrawnWithItsSeriesAndAxes) {
 // A title is text, whatever it holds: no shell, no gnuplot command, no back-quote substitution.
 TEST(LossChart, ATitleCannotBecomeACommand) {
     const std::string script = loss_chart_script("a'b`touch x`\nsystem('touch y')", false);
-    EXPECT_NE(script.find("set title 'a\u2019b`touch x` system(\u2019touch y\u2019)' noenhanced\n"), std::string::npos) << script;
+    EXPECT_NE(script.find("set title 'a\u2019b`touch x` system(\u2019touch y\u2019)' noenhanced\n"), std::string::npos)
+        << script;
     if (!has_gnuplot()) {
         GTEST_SKIP() << "gnuplot is not installed";
     }

@@ -1,0 +1,48 @@
+// The door between the dispatch of the product (matmul_own.cpp) and its AVX-512 code (matmul_avx512.cpp, compiled with
+// -march=x86-64-v4). It includes nothing of std, so that no wide instruction can leak into code of the rest of the
+// program.
+//
+// Design: Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008, in the form
+// of BLIS (Van Zee and van de Geijn, ACM TOMS 41(3), 2015). op(b) is packed by kc x nc into panels of `tile_columns`
+// columns (they wait in L3), op(a) by mc x kc into panels of `tile_rows` rows (L2); a tile of tile_rows x tile_columns
+// sums lives in registers while one panel of each passes through L1.
+#pragma once
+#include "kernels/common/extents.h"
+
+namespace ogrom::cpu {
+
+// 14 x 2 vectors of sums, 2 vectors of b, one value of a: 31 of the 32 registers.
+constexpr i64 tile_rows = 14;
+constexpr i64 tile_columns = 32;
+// Largest blocks. A panel pair is kc * (14 + 32) * 4 bytes = 46 KiB of L1 (48 KiB); a block of a is 350 KiB of L2
+// (1 MiB, shared with the passing panels); a block of b is 2 MiB of L3 (8 cores often share 32 MiB).
+constexpr i64 block_depth = 256;
+constexpr i64 block_rows = 25 * tile_rows;
+constexpr i64 block_columns = 64 * tile_columns;
+
+// Floats of packing memory of one thread: 2.4 MB.
+constexpr i64 packing_floats = block_depth * (block_rows + block_columns);
+
+// How an operand lies: element (i, l) of op(a), or (j, l) of op(b) where l runs over the sum, is at
+// start[i * step + l * depth_step]; one of the two steps is 1.
+struct Operand {
+    const float* start;
+    i64 step;
+    i64 depth_step;
+};
+
+// y[rows, columns] = alpha * op(a) op(b) + beta * y; beta = 0: y is not read. Extents >= 1.
+struct ProductJob {
+    float* y;
+    i64 ldy;
+    Operand a, b;
+    i64 rows, columns, depth;
+    float alpha, beta;
+    float* packing;  // packing_floats, 64-byte aligned
+};
+
+// One thread's share. The order of each sum depends on depth alone: blocks of equal depth (the last may be shorter),
+// ascending inside a block, blocks added to y in ascending order.
+void product_avx512(const ProductJob& job);
+
+}  // namespace ogrom::cpu
