@@ -1,11 +1,12 @@
-// in: a, b (and y when beta != 0), host memory; out: y. OpenBLAS does the products: with all threads of the OpenMP
-// team, or with the calling thread alone when that is already inside a parallel region.
+// in: a, b (and y when beta != 0), host memory; out: y. Products of floats go to our own code where it is faster
+// (matmul_own.cpp), all others to OpenBLAS: with all threads of the OpenMP team, or with the calling thread alone when
+// that is already inside a parallel region.
 #include "kernels/cpu/matmul.h"
 
 #include <algorithm>
 #include <cblas.h>
 #include <limits>
-#include <omp.h>
+#include <type_traits>
 
 #include "kernels/common/fault.h"
 
@@ -103,6 +104,12 @@ void matmul(Stream stream, const Matmul<T>& op) {
         return;
     }
     check(product);
+    if constexpr (std::is_same_v<T, float>) {
+        if (cpu::matmul_path() == cpu::MatmulPath::own && cpu::own_matmul_pays(product)) {
+            cpu::matmul_own(product);
+            return;
+        }
+    }
     cpu::matmul_in_pieces(product, int_limit);
 }
 

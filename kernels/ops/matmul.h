@@ -26,6 +26,15 @@ struct Matmul {
 template <class T>
 void matmul(Stream stream, const Matmul<T>& op);
 
+// Who does float products on this CPU: "own avx512", or "openblas" and its core, such as "openblas Haswell". Our own
+// packed product is the default where the processor has AVX-512; the environment variable OGROM_MATMUL=openblas|own,
+// read once, overrides (another word, or own without AVX-512, throws). double is always OpenBLAS.
+const char* matmul_backend();
+
+// Bytes of packing memory that float products keep for `threads` threads on this CPU: a fixed size per thread, taken at
+// its first product. 0 with OpenBLAS, which has its own.
+i64 matmul_workspace_bytes(int threads);
+
 template <class T>
 struct BiasGradient {
     T* d_bias;     // [cols], added to

@@ -76,7 +76,8 @@ void add_train(CLI::App& app, Invocation& chosen) {
     command->footer(
         "Example: mpirun -n 4 ogrom train inputs/runs/demo.toml --set train.steps=200\n"
         "         mpirun -n 4 ogrom train inputs/runs/demo.toml --resume\n"
-        "Writes run.toml, provenance.json, metrics.csv, metrics.h5, log.txt, events.jsonl and checkpoints/ into run.output.");
+        "Writes run.toml, provenance.json, metrics.csv, metrics.h5, log.txt, events.jsonl and checkpoints/ into "
+        "run.output.");
     command->add_option("run_file", arguments->run_file, "run file (TOML); every key: ogrom keys")
         ->required()
         ->check(CLI::ExistingFile);
@@ -88,11 +89,13 @@ void add_train(CLI::App& app, Invocation& chosen) {
                          "go on from the newest complete checkpoint of the run's folder (none: an error); =auto: from "
                          "there, or from the start; =PATH: from that checkpoint")
             ->expected(0, 1);
-    command->add_option("--time-limit", arguments->time_limit_minutes,
-                        "minutes from launch after which the run saves and ends with exit code 75")
+    command
+        ->add_option("--time-limit", arguments->time_limit_minutes,
+                     "minutes from launch after which the run saves and ends with exit code 75")
         ->check(CLI::PositiveNumber);
-    command->add_option("--stop-after", arguments->stop_after,
-                        "steps of this process after which the run saves and ends with exit code 75")
+    command
+        ->add_option("--stop-after", arguments->stop_after,
+                     "steps of this process after which the run saves and ends with exit code 75")
         ->check(CLI::PositiveNumber);
     command->add_flag("--json", arguments->json, "print the summary as JSON on standard output at the end");
     command->callback([arguments, resume, &chosen] {

@@ -1,13 +1,12 @@
 #include "src/device/arena.h"
 
-#include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "kernels/common/error.h"
 
@@ -19,7 +18,9 @@ namespace {
 
 constexpr i64 line_alignment = 64;
 
-bool cut_by_arena(Tier tier) { return tier == Tier::device || tier == Tier::host; }
+bool cut_by_arena(Tier tier) {
+    return tier == Tier::device || tier == Tier::host;
+}
 
 i64 arena_bytes(const Ledger& ledger) {
     i64 bytes = 0;
@@ -74,8 +75,8 @@ Arena::Arena(const Ledger& ledger, int node_ranks) : bytes_(arena_bytes(ledger))
     if (bytes_ == 0) {
         return;
     }
-    void* base = mmap(nullptr, static_cast<std::size_t>(bytes_), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                      -1, 0);
+    void* base =
+        mmap(nullptr, static_cast<std::size_t>(bytes_), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED) {
         const std::string reason = std::strerror(errno);
         fail(ExitCode::memory, memory_message(ledger, node_ranks, free_memory()) + " (mmap: " + reason + ")");

@@ -30,6 +30,8 @@ std::string set_threads(int threads) {
     return {};
 }
 
-std::string blas_description() { return std::string(openblas_get_config()) + " (" + parallel_name() + ")"; }
+std::string blas_description() {
+    return std::string(openblas_get_config()) + " (" + parallel_name() + ")";
+}
 
 }  // namespace ogrom

@@ -1,8 +1,7 @@
 #include "src/device/ledger.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 
 #include "kernels/common/error.h"
 
@@ -63,7 +62,8 @@ std::string Ledger::table() const {
     for (const LedgerLine& line : lines_) {
         name_width = std::max(name_width, line.name.size());
     }
-    std::string out = fmt::format("{:<{}}  {:<8}  {:>12}  {}\n", "memory of one rank", name_width, "tier", "size", "formula");
+    std::string out =
+        fmt::format("{:<{}}  {:<8}  {:>12}  {}\n", "memory of one rank", name_width, "tier", "size", "formula");
     for (const LedgerLine& line : lines_) {
         out += fmt::format("{:<{}}  {:<8}  {:>12}  {}\n", line.name, name_width, name_of(line.tier),
                            human_bytes(line.bytes), line.formula);

@@ -23,7 +23,7 @@ public:
     [[nodiscard]] const std::vector<LedgerLine>& lines() const { return lines_; }
     [[nodiscard]] const LedgerLine& line(const std::string& name) const;  // throws when absent
     [[nodiscard]] i64 total(Tier tier) const;
-    [[nodiscard]] i64 total() const;  // all tiers that are memory of this machine: device, host, baseline
+    [[nodiscard]] i64 total() const;          // all tiers that are memory of this machine: device, host, baseline
     [[nodiscard]] std::string table() const;  // printed at start and by `ogrom plan`
 
 private:

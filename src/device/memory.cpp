@@ -1,13 +1,12 @@
 #include "src/device/memory.h"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <sched.h>
 #include <sstream>
 #include <string>
+#include <unistd.h>
 
 namespace ogrom {
 namespace {
@@ -58,9 +57,9 @@ i64 cgroup_left() {
         std::string path = line.substr(colon + 1);
         while (true) {
             const std::string folder = root + (path == "/" ? "" : path);
-            left = std::min(left, version2 ? left_in(folder + "/memory.max", folder + "/memory.current")
-                                           : left_in(folder + "/memory.limit_in_bytes",
-                                                     folder + "/memory.usage_in_bytes"));
+            left = std::min(left, version2
+                                      ? left_in(folder + "/memory.max", folder + "/memory.current")
+                                      : left_in(folder + "/memory.limit_in_bytes", folder + "/memory.usage_in_bytes"));
             const std::size_t slash = path.rfind('/');
             if (slash == std::string::npos || path.empty()) {
                 break;
@@ -102,7 +101,9 @@ void reset_peak() {
     std::ofstream("/proc/self/clear_refs") << "5";
 }
 
-i64 free_memory() { return std::min(kib_line("/proc/meminfo", "MemAvailable"), cgroup_left()); }
+i64 free_memory() {
+    return std::min(kib_line("/proc/meminfo", "MemAvailable"), cgroup_left());
+}
 
 int usable_cores() {
     cpu_set_t set;
@@ -113,7 +114,9 @@ int usable_cores() {
     return node_cores();
 }
 
-int node_cores() { return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))); }
+int node_cores() {
+    return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+}
 
 double seconds_since_launch() {
     std::ifstream stat("/proc/self/stat");

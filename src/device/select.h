@@ -14,8 +14,8 @@ struct Device {
 // `wanted`: auto | cpu | cuda. CUDA in a build without it is a configuration error.
 Device select_device(const std::string& wanted, int node_rank);
 
-// Threads of a rank: `wanted` when > 0, else the cores this process may use, divided by the ranks of the node unless the
-// launcher has already bound each rank to cores of its own.
+// Threads of a rank: `wanted` when > 0, else the cores this process may use, divided by the ranks of the node unless
+// the launcher has already bound each rank to cores of its own.
 int choose_threads(long wanted, int usable_cores, int node_cores, int node_ranks);
 
 }  // namespace ogrom

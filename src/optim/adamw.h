@@ -1,7 +1,7 @@
-// AdamW over the update ranges of a flat buffer: decoupled decay, bias corrections from the count of updates done (skipped
-// steps do not count). Formula and cost: kernels/ops/optimizer.h. Loshchilov & Hutter 2019.
-// Comes in: gradients[size] summed over dp, not scaled; factor and rate in the scalars. Goes out: weights and moments
-// [size] of this update. Next: io/metrics.cpp.
+// AdamW over the update ranges of a flat buffer: decoupled decay, bias corrections from the count of updates done
+// (skipped steps do not count). Formula and cost: kernels/ops/optimizer.h. Loshchilov & Hutter 2019. Comes in:
+// gradients[size] summed over dp, not scaled; factor and rate in the scalars. Goes out: weights and moments [size] of
+// this update. Next: io/metrics.cpp.
 #pragma once
 #include <span>
 

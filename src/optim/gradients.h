@@ -1,8 +1,8 @@
 // Buckets of the flat gradient buffer, reduced over dp while the backward pass goes on. Buckets are cut from the end
 // (the first gradients that backward finishes) and issued in that order on every rank; a bucket is issued once all its
-// elements are final for the last micro-batch. Deterministic mode: owner adds contributions in rank order, so any bucket
-// size gives the same bits.
-// Comes in: gradients[size], local sums. Goes out: the same buffer, summed over dp, equal on all ranks. Next: clip.cpp.
+// elements are final for the last micro-batch. Deterministic mode: owner adds contributions in rank order, so any
+// bucket size gives the same bits. Comes in: gradients[size], local sums. Goes out: the same buffer, summed over dp,
+// equal on all ranks. Next: clip.cpp.
 #pragma once
 #include <memory>
 #include <span>

@@ -34,7 +34,8 @@ double learning_rate(const OptimizerConfig& optimizer, i64 total_steps, i64 step
         case ScheduleKind::constant:
             return high;
         case ScheduleKind::wsd:
-            return high + (low - high) * passed(step, std::max(warmup, total_steps - optimizer.decay_steps), total_steps);
+            return high +
+                   (low - high) * passed(step, std::max(warmup, total_steps - optimizer.decay_steps), total_steps);
     }
     return high;
 }

@@ -1,9 +1,8 @@
 #include "src/plan/decide.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 
 #include "src/base/text.h"
 

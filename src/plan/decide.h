@@ -23,8 +23,8 @@ struct Decisions {
 };
 Decisions decide(const RunConfig& run, const MeshShape& mesh, const MeshPlace& place, int threads);
 
-// The ledger of one rank, from configuration and mesh shape alone, without MPI or a device (plan/ledger). Lines that the
-// engine takes: "weights", "gradients", "moment1", "moment2" (as decided), those of the stage and of the reducer.
+// The ledger of one rank, from configuration and mesh shape alone, without MPI or a device (plan/ledger). Lines that
+// the engine takes: "weights", "gradients", "moment1", "moment2" (as decided), those of the stage and of the reducer.
 Ledger make_ledger(const RunConfig& run, const MeshShape& mesh, const Decisions& decisions);
 
 // The plan as text: mesh, batch equation, schedule in step numbers, choices with reasons, ledger. Printed at start.

@@ -1,8 +1,8 @@
-#include <fmt/format.h>
+#include "src/base/text.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 
-#include "src/base/text.h"
 #include "src/plan/decide.h"
 
 namespace ogrom {
@@ -10,10 +10,9 @@ namespace {
 
 std::string schedule_text(const RunConfig& run) {
     const OptimizerConfig& o = run.optimizer;
-    std::string text = o.warmup_steps > 0
-                           ? fmt::format("warm-up over optimizer steps 1..{}, lr {} at step {}", o.warmup_steps, o.lr,
-                                         o.warmup_steps)
-                           : fmt::format("no warm-up, lr {} at step 1", o.lr);
+    std::string text = o.warmup_steps > 0 ? fmt::format("warm-up over optimizer steps 1..{}, lr {} at step {}",
+                                                        o.warmup_steps, o.lr, o.warmup_steps)
+                                          : fmt::format("no warm-up, lr {} at step 1", o.lr);
     switch (o.schedule) {
         case ScheduleKind::cosine:
             return text + fmt::format("; cosine to {} at step {}", o.min_lr, o.decay_steps);
@@ -41,10 +40,11 @@ std::string plan_text(const RunConfig& run, const MeshShape& mesh, const Decisio
     const ModelConfig& m = run.model;
     const i64 parameters = make_parameters(m, run.numerics.compute).count();
     std::string out = "plan\n";
-    out += fmt::format("  model     {} layers, hidden {}, {} heads of {}, ffn {}, vocabulary {} (stored {}), {} head: {} "
-                       "parameters\n",
-                       m.layers, m.hidden, m.heads, m.head_dim, m.ffn_hidden, m.vocab, m.padded_vocab,
-                       m.tied ? "tied" : "untied", group_digits(parameters));
+    out += fmt::format(
+        "  model     {} layers, hidden {}, {} heads of {}, ffn {}, vocabulary {} (stored {}), {} head: {} "
+        "parameters\n",
+        m.layers, m.hidden, m.heads, m.head_dim, m.ffn_hidden, m.vocab, m.padded_vocab, m.tied ? "tied" : "untied",
+        group_digits(parameters));
     out += fmt::format("  mesh      pp {} x dp {} x cp {} x ep {} x tp {} = {} rank{}\n", mesh.pp, mesh.dp, mesh.cp,
                        mesh.ep, mesh.tp, mesh.size(), mesh.size() == 1 ? "" : "s");
     out += fmt::format("  batch     global {} = micro {} x accumulation {} x dp {}; {} tokens a step, {} in all\n",

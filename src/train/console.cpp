@@ -1,9 +1,8 @@
 #include "src/train/console.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
-
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "src/base/log.h"
 #include "src/base/text.h"
@@ -18,17 +17,21 @@ Progress::Options progress_options(bool terminal) {
 }
 
 std::string rate_text(double per_s) {
-    return per_s >= 1e6 ? fmt::format("{:.2f}M", per_s / 1e6)
-                        : per_s >= 1e4 ? fmt::format("{:.1f}k", per_s / 1e3) : fmt::format("{:.0f}", per_s);
+    return per_s >= 1e6   ? fmt::format("{:.2f}M", per_s / 1e6)
+           : per_s >= 1e4 ? fmt::format("{:.1f}k", per_s / 1e3)
+                          : fmt::format("{:.0f}", per_s);
 }
 
-std::string hash_text(u64 hash) { return fmt::format("{:016x}", hash); }
+std::string hash_text(u64 hash) {
+    return fmt::format("{:016x}", hash);
+}
 
 }  // namespace
 
 std::string step_line(const StepMetrics& row, i64 steps, double left_s) {
     std::string line = fmt::format(
-        "step {:>{}}/{}  loss {:.4f}  norm {:.3f}  lr {:.3e}  {} tokens/s  {:.4f} TFLOP/s (hardware {:.4f})  {:.1f} % of "
+        "step {:>{}}/{}  loss {:.4f}  norm {:.3f}  lr {:.3e}  {} tokens/s  {:.4f} TFLOP/s (hardware {:.4f})  {:.1f} % "
+        "of "
         "SGEMM  {}",
         row.step, fmt::formatted_size("{}", steps), steps, row.loss, row.gradient_norm, row.lr,
         rate_text(row.tokens_per_s), row.model_tflops, row.hardware_tflops, 100 * row.fraction_of_sgemm,
@@ -53,19 +56,21 @@ std::string summary_text(const TrainSummary& s) {
         text += fmt::format("  ({} steps skipped as not finite)", s.skipped);
     }
     if (s.valid) {
-        text += fmt::format("\nheld-out loss {:.4f} (perplexity {:.2f}); unigram entropy of the same tokens {:.4f}; "
-                            "margin {:.4f} nats",
-                            s.valid->loss, s.valid->perplexity, s.unigram_entropy, s.unigram_entropy - s.valid->loss);
+        text += fmt::format(
+            "\nheld-out loss {:.4f} (perplexity {:.2f}); unigram entropy of the same tokens {:.4f}; "
+            "margin {:.4f} nats",
+            s.valid->loss, s.valid->perplexity, s.unigram_entropy, s.unigram_entropy - s.valid->loss);
     }
-    text += fmt::format("\nlaunch to first step {:.2f} s; training {}; mean {} tokens/s, {:.4f} TFLOP/s per rank, {:.1f} % "
-                        "of the measured matrix rate {:.4f} TFLOP/s",
-                        s.launch_s, human_duration(s.train_s), rate_text(s.tokens_per_s), s.model_tflops,
-                        100 * s.fraction_of_sgemm, s.matmul_rate / 1e12);
-    text += fmt::format("\nmemory: peak {} of a rank, ledger {} ({:+.1f} %)", human_bytes(s.memory_peak),
-                        human_bytes(s.memory_ledger),
-                        s.memory_ledger > 0 ? 100.0 * static_cast<double>(s.memory_peak - s.memory_ledger) /
-                                                  static_cast<double>(s.memory_ledger)
-                                            : 0.0);
+    text += fmt::format(
+        "\nlaunch to first step {:.2f} s; training {}; mean {} tokens/s, {:.4f} TFLOP/s per rank, {:.1f} % "
+        "of the measured matrix rate {:.4f} TFLOP/s",
+        s.launch_s, human_duration(s.train_s), rate_text(s.tokens_per_s), s.model_tflops, 100 * s.fraction_of_sgemm,
+        s.matmul_rate / 1e12);
+    text += fmt::format(
+        "\nmemory: peak {} of a rank, ledger {} ({:+.1f} %)", human_bytes(s.memory_peak), human_bytes(s.memory_ledger),
+        s.memory_ledger > 0
+            ? 100.0 * static_cast<double>(s.memory_peak - s.memory_ledger) / static_cast<double>(s.memory_ledger)
+            : 0.0);
     text += fmt::format("\nweight hash {}", hash_text(s.weight_hash));
     return s.checkpoint.empty() ? text : text + "\ncheckpoint " + s.checkpoint;
 }
@@ -120,6 +125,8 @@ void Console::note(const std::string& line) {
     log_info("{}", line);
 }
 
-void Console::finish() { progress_.clear(); }
+void Console::finish() {
+    progress_.clear();
+}
 
 }  // namespace ogrom

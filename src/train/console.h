@@ -1,5 +1,5 @@
-// What a person sees of a run, on rank 0: a line per logged step, a bar with the remaining time on a terminal, a summary
-// at the end.
+// What a person sees of a run, on rank 0: a line per logged step, a bar with the remaining time on a terminal, a
+// summary at the end.
 #pragma once
 #include <optional>
 #include <string>
@@ -22,8 +22,8 @@ struct TrainSummary {
     double train_s = 0;          // first to last step, evaluations and saves included
     double tokens_per_s = 0;     // mean over this process's steps but the first, evaluations and saves left out
     double model_tflops = 0, fraction_of_sgemm = 0;  // likewise, per rank
-    double matmul_rate = 0;      // measured, flop/s
-    i64 memory_peak = 0, memory_ledger = 0;  // bytes: largest resident of any rank, the ledger's total
+    double matmul_rate = 0;                          // measured, flop/s
+    i64 memory_peak = 0, memory_ledger = 0;          // bytes: largest resident of any rank, the ledger's total
     u64 weight_hash = 0;
     std::string checkpoint;  // last one written or resumed from, may be empty
 };

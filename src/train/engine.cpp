@@ -19,8 +19,7 @@ Engine<T>::Engine(const RunConfig& run_, const Decisions& decisions_, const Ledg
       gradients(arena.take<T>("gradients")),
       moment1(decisions.has_moment1 ? arena.take<T>("moment1") : std::span<T>()),
       moment2(decisions.has_moment2 ? arena.take<T>("moment2") : std::span<T>()),
-      reducer(dp, layout, gradients, arena,
-              {decisions.bucket_elements, decisions.reduce_order, decisions.overlap}),
+      reducer(dp, layout, gradients, arena, {decisions.bucket_elements, decisions.reduce_order, decisions.overlap}),
       stage(run.model, decisions.span, decisions.extents, layout, arena, weights, gradients,
             make_hooks(std::move(hook))) {
     initialise<T>(weights, layout, run.train.seed);

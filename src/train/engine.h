@@ -1,6 +1,6 @@
 // Everything that one optimizer step needs, on one rank: layout, arena, stage, reducer, optimizer state. Made from the
-// resolved run and a data-parallel communicator; knows no run folder, no files, no terminal, so that tests build several
-// in one process.
+// resolved run and a data-parallel communicator; knows no run folder, no files, no terminal, so that tests build
+// several in one process.
 #pragma once
 #include <functional>
 #include <span>

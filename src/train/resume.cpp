@@ -66,8 +66,7 @@ CheckpointHeader resume_from(Engine<T>& engine, const Sampler& sampler, const Sa
     engine.step = engine.resumed_at = header.step;
     engine.skipped = header.skipped_steps;
     const auto consecutive = header.extra.find(consecutive_key);
-    engine.consecutive_skips =
-        consecutive == header.extra.end() ? 0 : parse_integer(consecutive->second).value_or(0);
+    engine.consecutive_skips = consecutive == header.extra.end() ? 0 : parse_integer(consecutive->second).value_or(0);
     return header;
 }
 

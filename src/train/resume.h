@@ -18,8 +18,8 @@ template <class T>
 CheckpointHeader make_header(const Engine<T>& engine, const Sampler& sampler, const SavedTexts& texts,
                              double best_valid_loss);
 
-// Loads weights, moments, step and counters from `checkpoint`; collective. Refuses a run file, data set or tokenizer that
-// does not fit it (Error(usage) or Error(checkpoint)). Returns the header.
+// Loads weights, moments, step and counters from `checkpoint`; collective. Refuses a run file, data set or tokenizer
+// that does not fit it (Error(usage) or Error(checkpoint)). Returns the header.
 template <class T>
 CheckpointHeader resume_from(Engine<T>& engine, const Sampler& sampler, const SavedTexts& texts,
                              const std::string& checkpoint);

@@ -15,13 +15,14 @@ ResumeChoice parse_resume(const std::string& value) {
     return value == "auto" ? ResumeChoice{Resume::newest_or_fresh, {}} : ResumeChoice{Resume::path, value};
 }
 
-std::string checkpoints_of(const RunConfig& run) { return join_path(run.run.output, "checkpoints"); }
+std::string checkpoints_of(const RunConfig& run) {
+    return join_path(run.run.output, "checkpoints");
+}
 
 void open_run_folder(const RunConfig& run, Resume resume) {
     const std::string& folder = run.run.output;
     if (resume == Resume::none && (file_exists(join_path(folder, "run.toml")) ||
-                                   file_exists(join_path(folder, "metrics.csv")) ||
-                                   file_exists(checkpoints_of(run)))) {
+                                   file_exists(join_path(folder, "metrics.csv")) || file_exists(checkpoints_of(run)))) {
         fail(ExitCode::usage,
              fmt::format("{} holds a run already: continue it with --resume, or choose another run.name or run.output",
                          folder));

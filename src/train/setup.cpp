@@ -1,7 +1,6 @@
 #include "src/train/setup.h"
 
 #include <fmt/format.h>
-
 #include <fstream>
 #include <iterator>
 
@@ -51,8 +50,8 @@ Workplace prepare_workplace(Session& session, const RunConfig& run, const Mesh& 
         log_warning("{}", warning);
     }
     const Stream stream{place.device.backend, nullptr};
-    place.matmul_rate = run.numerics.compute == Dtype::fp64 ? measure_matmul_rate<double>(stream)
-                                                            : measure_matmul_rate<float>(stream);
+    place.matmul_rate =
+        run.numerics.compute == Dtype::fp64 ? measure_matmul_rate<double>(stream) : measure_matmul_rate<float>(stream);
     place.decisions = decide(run, mesh.shape, mesh.place, place.threads);
     place.ledger = make_ledger(run, mesh.shape, place.decisions);
     add_host_lines(place.ledger, run, mesh, place.decisions);

@@ -1,5 +1,5 @@
-// What a run stands on before any memory is taken: threads, device, measured rates, decisions, ledger. And the texts that
-// describe it.
+// What a run stands on before any memory is taken: threads, device, measured rates, decisions, ledger. And the texts
+// that describe it.
 #pragma once
 #include <string>
 

@@ -2,9 +2,8 @@
 // io/checkpoint. Next: data/sampler.cpp, data/prefetch.cpp, train/step.cpp
 #include "src/train/trainer.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 
 #include "src/base/log.h"
 #include "src/base/text.h"
@@ -62,8 +61,7 @@ void Trainer<T>::print_plan() const {
         }
     }
     log_info("data: {}", sampler_->coverage(run_.train.steps, run_.train.global_batch));
-    for (const std::string& line :
-         split(plan_text(run_, mesh_.shape, place_.decisions, place_.ledger), '\n')) {
+    for (const std::string& line : split(plan_text(run_, mesh_.shape, place_.decisions, place_.ledger), '\n')) {
         if (!line.empty()) {
             log_info("{}", line);
         }
@@ -182,10 +180,10 @@ void Trainer<T>::check_finite(const StepResult& result) {
     const bool stops = run_.numerics.on_nonfinite == NonFinite::stop;
     if (stops || engine_->consecutive_skips > run_.numerics.max_skipped_steps) {
         event(Phase::train, ExitCode::numerics, what);
-        fail(ExitCode::numerics,
-             stops ? what + " (numerics.on_nonfinite = \"stop\")"
-                   : what + fmt::format(" ({} steps in a row, numerics.max_skipped_steps = {})",
-                                        engine_->consecutive_skips, run_.numerics.max_skipped_steps));
+        fail(ExitCode::numerics, stops
+                                     ? what + " (numerics.on_nonfinite = \"stop\")"
+                                     : what + fmt::format(" ({} steps in a row, numerics.max_skipped_steps = {})",
+                                                          engine_->consecutive_skips, run_.numerics.max_skipped_steps));
     }
     if (leads()) {
         log_warning("{}; skipped", what);
@@ -212,8 +210,7 @@ void Trainer<T>::save() {
     const CheckpointHeader header = make_header(*engine_, *sampler_, texts_, best_valid_loss_);
     const std::string folder = checkpoints_of(run_);
     const Engine<T>& engine = *engine_;
-    save_checkpoint<T>(*mesh_.dp, folder, header, engine.layout, run_.model, engine.state(),
-                       run_.checkpoint.keep_last);
+    save_checkpoint<T>(*mesh_.dp, folder, header, engine.layout, run_.model, engine.state(), run_.checkpoint.keep_last);
     saved_at_ = engine_->step;
     summary_.checkpoint = fmt::format("{}/step-{:08}", folder, engine_->step);
     if (metrics_) {

@@ -18,8 +18,8 @@ namespace ogrom {
 
 struct TrainOptions {
     ResumeChoice resume = {};
-    double time_limit_s = 0;     // from the launch of the process; 0 = none. Saved in time, exit 75
-    i64 stop_after_steps = 0;    // of this process; 0 = none. As if a signal came then
+    double time_limit_s = 0;   // from the launch of the process; 0 = none. Saved in time, exit 75
+    i64 stop_after_steps = 0;  // of this process; 0 = none. As if a signal came then
 };
 
 template <class T>

@@ -9,8 +9,8 @@ namespace ogrom {
 template <class T>
 void update(Engine<T>& engine, const ops::StepScalars& scalars) {
     if (engine.run.optimizer.kind == OptimizerKind::adamw) {
-        adamw_update<T>(engine.stream, engine.ranges, engine.weights, engine.moment1, engine.moment2,
-                        engine.gradients, scalars);
+        adamw_update<T>(engine.stream, engine.ranges, engine.weights, engine.moment1, engine.moment2, engine.gradients,
+                        scalars);
     } else {
         sgd_update<T>(engine.stream, engine.ranges, engine.weights, engine.moment1, engine.gradients, scalars);
     }

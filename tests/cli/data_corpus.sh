@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # ogrom data from the outside: exit codes, counts, messages, held-out documents, the full check (B28, B29, B31).
+# shellcheck source=tests/cli/lib.sh
 source "$(dirname "$0")/lib.sh"
 
 make_corpus 120

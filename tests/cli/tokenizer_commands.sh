@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # ogrom tokenizer from the outside: learn, encode, decode, info; bytes survive, special text stays text (B34).
+# shellcheck source=tests/cli/lib.sh
 source "$(dirname "$0")/lib.sh"
 
 make_corpus 60

@@ -1,8 +1,7 @@
 // In deterministic mode the bits do not depend on how gradients are cut into buckets, nor on whether they are reduced
 // while the backward pass goes on.
-#include <gtest/gtest.h>
-
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include "tests/equivalence/tiny.h"
 
@@ -11,8 +10,14 @@ namespace {
 
 // Small enough that buckets of one element are possible: 2,500 parameters.
 std::vector<std::string> small_model(i64 bucket_bytes, const char* overlap) {
-    return {"model.layers=1",    "model.hidden=12",    "model.heads=2", "model.vocab=37", "model.vocab_multiple=8",
-            "model.sequence=8",  "train.sequence=8",   fmt::format("comm.overlap={}", overlap),
+    return {"model.layers=1",
+            "model.hidden=12",
+            "model.heads=2",
+            "model.vocab=37",
+            "model.vocab_multiple=8",
+            "model.sequence=8",
+            "train.sequence=8",
+            fmt::format("comm.overlap={}", overlap),
             fmt::format("comm.bucket_mib={:.12f}", static_cast<double>(bucket_bytes) / (1024.0 * 1024.0))};
 }
 
@@ -36,8 +41,12 @@ void expect_same_bits(const char* compute, i64 element) {
     }
 }
 
-TEST(Buckets, AnySizeGivesTheSameBitsInSingle) { expect_same_bits<float>("fp32", 4); }
-TEST(Buckets, AnySizeGivesTheSameBitsInDouble) { expect_same_bits<double>("fp64", 8); }
+TEST(Buckets, AnySizeGivesTheSameBitsInSingle) {
+    expect_same_bits<float>("fp32", 4);
+}
+TEST(Buckets, AnySizeGivesTheSameBitsInDouble) {
+    expect_same_bits<double>("fp64", 8);
+}
 
 // All ranks hold the same weights, bit for bit, after some steps (replicas must not drift).
 TEST(Buckets, ReplicasStayEqual) {

@@ -11,8 +11,8 @@ void write_corpus(const std::string& prefix) {
         const Tokenizer tokenizer = Tokenizer::byte_level();
         TokenSetWriter writer(prefix, tokenizer, "byte");
         for (int document = 0; document < 200; ++document) {
-            const std::string text = fmt::format("Document {}: the river rose by {} feet before dawn of day {}.", document,
-                                                 document % 9, document * 7 % 31);
+            const std::string text = fmt::format("Document {}: the river rose by {} feet before dawn of day {}.",
+                                                 document, document % 9, document * 7 % 31);
             writer.add(tokenizer.encode(text));
         }
         writer.finish({});

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "src/train/trainer.h"
+
 #include "tests/equivalence/tiny.h"
 
 namespace ogrom::test {

@@ -1,8 +1,7 @@
-// The same global batch under every cut into ranks and micro-batches (field cases B02, B04, B05). Each test runs over all
-// ranks of the program and compares on rank 0 with a training by rank 0 alone.
-#include <gtest/gtest.h>
-
+// The same global batch under every cut into ranks and micro-batches (field cases B02, B04, B05). Each test runs over
+// all ranks of the program and compares on rank 0 with a training by rank 0 alone.
 #include <cmath>
+#include <gtest/gtest.h>
 
 #include "tests/equivalence/tiny.h"
 
@@ -32,10 +31,10 @@ std::vector<Twin> compare(const Overrides& overrides, const Course& course, bool
         const History<T> cut = train_over<T>(session().world(), run, course);
         if (leads) {
             const TinyLayout layout(run);
-            twins.push_back({largest_difference(cut.losses, alone.losses), largest_difference(cut.norms, alone.norms),
-                             tensor_difference(layout.layout, cut.weights, alone.weights,
-                                               change_only ? &alone.before : nullptr),
-                             cut.norms[0], cut.losses[0]});
+            twins.push_back(
+                {largest_difference(cut.losses, alone.losses), largest_difference(cut.norms, alone.norms),
+                 tensor_difference(layout.layout, cut.weights, alone.weights, change_only ? &alone.before : nullptr),
+                 cut.norms[0], cut.losses[0]});
         }
     }
     return twins;
@@ -94,7 +93,8 @@ TEST(Layouts, NormIsTheWholeGradients) {
             }
         }
         const std::vector<Batch> batches = make_batches(run, 0, 0);
-        const double norm = train_step<double>(*engine, batches, agree_control(*alone, batches, Wish::go_on).targets).norm;
+        const double norm =
+            train_step<double>(*engine, batches, agree_control(*alone, batches, Wish::go_on).targets).norm;
         for (const double g : engine->gradients) {
             sum += g * g;  // padding rows are 0
         }
@@ -102,7 +102,7 @@ TEST(Layouts, NormIsTheWholeGradients) {
     }
 }
 
-const Overrides plain_sgd = {"optimizer.kind=sgd", "optimizer.lr=1.0",       "optimizer.warmup_steps=0",
+const Overrides plain_sgd = {"optimizer.kind=sgd",          "optimizer.lr=1.0",        "optimizer.warmup_steps=0",
                              "optimizer.schedule=constant", "optimizer.clip_norm=0.0", "optimizer.weight_decay=0.0"};
 
 // B04: SGD with rate 1 and no clipping shows the gradient itself; Adam would hide a constant factor.
@@ -130,12 +130,13 @@ TEST(Layouts, UnevenMasksWeighEveryTargetAlike) {
     }
 }
 
-i64 no_targets(i64) { return 0; }
+i64 no_targets(i64) {
+    return 0;
+}
 
 TEST(Layouts, ABatchWithoutTargetsChangesNothing) {
     const RunConfig run = tiny_run(session().size(), {3, 1}, plain_sgd);
-    const History<double> history =
-        train_over<double>(session().world(), run, {.steps = 2, .mask = no_targets});
+    const History<double> history = train_over<double>(session().world(), run, {.steps = 2, .mask = no_targets});
     EXPECT_EQ(history.losses, std::vector<double>(2, 0.0));
     EXPECT_EQ(history.norms, std::vector<double>(2, 0.0));
     EXPECT_EQ(history.weights, history.before);

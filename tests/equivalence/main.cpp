@@ -1,11 +1,11 @@
 // GoogleTest on every rank of a session: rank 0 prints everything, the others their failures; the result is agreed.
-#include <gtest/gtest.h>
-
 #include <cstdio>
 #include <cstdlib>
+#include <gtest/gtest.h>
 #include <memory>
 
 #include "src/base/log.h"
+
 #include "tests/equivalence/tiny.h"
 
 namespace ogrom::test {
@@ -24,7 +24,9 @@ class FailuresOnly final : public testing::EmptyTestEventListener {
 
 }  // namespace
 
-Session& session() { return *held; }
+Session& session() {
+    return *held;
+}
 
 }  // namespace ogrom::test
 

@@ -1,12 +1,11 @@
 // A resumed run equals the straight run bit for bit; a non-finite step is skipped or stops the run on all ranks alike.
-#include <gtest/gtest.h>
-
-#include <fmt/format.h>
-
 #include <bit>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
 #include <limits>
 
 #include "src/base/file.h"
+
 #include "tests/equivalence/corpus.h"
 
 namespace ogrom::test {
@@ -100,8 +99,8 @@ TEST(NonFinite, ASkippedStepChangesNothingAndIsNamed) {
     const RunConfig three = corpus_run(spoiled.corpus, spoiled.folder.path("three"), {"numerics.on_nonfinite=skip"});
     const RunConfig four = corpus_run(spoiled.corpus, spoiled.folder.path("four"), {"numerics.on_nonfinite=skip"});
     const u64 before = run_trainer<double>(three, {.stop_after_steps = 3}).weight_hash;
-    const TrainSummary spoilt = run_trainer<double>(four, {.stop_after_steps = 4},
-                                                    poison<double>(3, spoiled.rank, spoiled.element));
+    const TrainSummary spoilt =
+        run_trainer<double>(four, {.stop_after_steps = 4}, poison<double>(3, spoiled.rank, spoiled.element));
     EXPECT_EQ(spoilt.weight_hash, before);
     EXPECT_EQ(spoilt.steps, 4);
     EXPECT_EQ(spoilt.skipped, 1);

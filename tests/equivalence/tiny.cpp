@@ -1,11 +1,10 @@
 #include "tests/equivalence/tiny.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 #include <limits>
+#include <unistd.h>
 
 #include "kernels/common/hash.h"
 
@@ -14,8 +13,8 @@
 namespace ogrom::test {
 namespace {
 
-// Tensors below this share of the whole are compared with it instead: the key bias, whose exact gradient is 0. Its noise
-// of 1e-6 x the whole gradient's rounding is made 20 times larger by AdamW's division.
+// Tensors below this share of the whole are compared with it instead: the key bias, whose exact gradient is 0. Its
+// noise of 1e-6 x the whole gradient's rounding is made 20 times larger by AdamW's division.
 constexpr double floor_share = 2e-5;
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
@@ -85,7 +84,9 @@ RunConfig tiny_run(i64 dp, const Cut& cut, const std::vector<std::string>& overr
     return parse_run(input);
 }
 
-i64 all_targets(i64) { return std::numeric_limits<i64>::max(); }
+i64 all_targets(i64) {
+    return std::numeric_limits<i64>::max();
+}
 
 std::vector<Batch> make_batches(const RunConfig& run, i64 dp_rank, i64 step, MaskRule mask) {
     std::vector<Batch> batches;
@@ -186,8 +187,8 @@ TinyLayout::TinyLayout(const RunConfig& run)
 SharedFolder::SharedFolder() {
     std::string mine;
     if (session().rank() == 0) {
-        root_ = std::filesystem::temp_directory_path() / fmt::format("ogrom-equivalence-{}-{}", getpid(),
-                                                                    static_cast<i64>(seconds_since_launch() * 1000));
+        root_ = std::filesystem::temp_directory_path() /
+                fmt::format("ogrom-equivalence-{}-{}", getpid(), static_cast<i64>(seconds_since_launch() * 1000));
         std::filesystem::create_directories(root_);
         mine = root_.string();
     }

@@ -18,8 +18,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHAPES = {
-    "124m": dict(layers=12, hidden=768, heads=12, sequence=1024, vocab=50257, micro_batch=4, ours_steps=6, peer_steps=5),
-    "small": dict(layers=4, hidden=256, heads=4, sequence=256, vocab=50257, micro_batch=8, ours_steps=14, peer_steps=12),
+    "124m": dict(layers=12, hidden=768, heads=12, sequence=1024, vocab=50257, micro_batch=4, ours_steps=5, peer_steps=3),
+    "small": dict(layers=4, hidden=256, heads=4, sequence=256, vocab=50257, micro_batch=8, ours_steps=14, peer_steps=8),
 }
 
 
@@ -56,17 +56,17 @@ def ours(ogrom, shape, prefix, folder, threads):
     env = dict(os.environ, OMP_NUM_THREADS=str(threads))
     summary = call([ogrom, "train", "inputs/runs/gpt2-124m-cpu.toml", "--json", *sets], env=env)
     rows = list(csv.DictReader(line for line in (out / "metrics.csv").open() if not line.startswith("#")))
-    return rows[2:], summary
+    return rows[2:], json.loads(summary)
 
 
 def peer(python, shape, threads, mode):
-    env = dict(os.environ, OMP_NUM_THREADS=str(threads), OMP_WAIT_POLICY="ACTIVE")
+    env = dict(os.environ, OMP_NUM_THREADS=str(threads))
     env.pop("OPENBLAS_CORETYPE", None)
     text = call([python, ROOT / "tests/peers/torch_gpt.py", "--layers", shape["layers"], "--hidden", shape["hidden"], "--heads",
                  shape["heads"], "--sequence", shape["sequence"], "--vocab", shape["vocab"], "--micro-batch", shape["micro_batch"],
-                 "--threads", threads, "--steps", shape["peer_steps"], "--mode", mode], env=env)
-    return json.loads(text.strip().splitlines()[-1])
-
+                 "--threads", threads, "--samples", shape["peer_steps"], "--mode", mode], env=env)
+    record = json.loads(text)
+    return record["modes"][mode]["seconds"], record["torch"]
 
 
 def main():
@@ -91,7 +91,8 @@ def main():
             rows, _ = ours(ogrom, shape, prefix, folder, options.threads)
             our_rows += rows
             for mode in options.modes.split(","):
-                peers.setdefault(mode, []).extend(peer(python, shape, options.threads, mode)["samples_s"])
+                seconds, version = peer(python, shape, options.threads, mode)
+                peers.setdefault(mode, []).extend(seconds)
         our_s = [float(row["step_s"]) for row in our_rows]
         rate = statistics.median(float(row["model_tflops"]) for row in our_rows)
         fraction = statistics.median(float(row["fraction_of_sgemm"]) for row in our_rows)
@@ -102,7 +103,7 @@ def main():
                       date=datetime.date.today().isoformat(), command="make bench ROWS=train_step")
         records.append(dict(name=f"train_step.{name}", value=tokens / mine, unit="tokens/s", better="higher",
                             limit=rate / fraction * 1000 if fraction else None, limit_name="SGEMM 1024x3072x768, GFLOP/s",
-                            ratio_to_limit=fraction, peer=tokens / theirs, peer_name=f"PyTorch {best}, fp32",
+                            ratio_to_limit=fraction, peer=tokens / theirs, peer_name=f"PyTorch {version} {best}, fp32",
                             ratio_to_peer=theirs / mine, samples=our_s, **common,
                             extra=dict(model_gflops=rate * 1000, peer_samples=peers, **shape)))
         print(json.dumps(records[-1], indent=1))

@@ -67,9 +67,9 @@ TEST(Launch, root_is_told_what_open_mpi_wants) {
     EXPECT_TRUE(has(refusal(step, 1, true), "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"));
     EXPECT_FALSE(has(refusal(step, 1, false), "OMPI_ALLOW_RUN_AS_ROOT"));
     auto allowed = step;
-    allowed["OMPI_ALLOW_RUN_AS_ROOT"] = "1";
+    allowed.emplace("OMPI_ALLOW_RUN_AS_ROOT", "1");
     EXPECT_TRUE(has(refusal(allowed, 1, true), "OMPI_ALLOW_RUN_AS_ROOT"));  // one of two is not enough
-    allowed["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
+    allowed.emplace("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     EXPECT_FALSE(has(refusal(allowed, 1, true), "OMPI_ALLOW_RUN_AS_ROOT"));
 }
 

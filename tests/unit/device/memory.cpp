@@ -1,11 +1,10 @@
 #include "src/device/memory.h"
 
-#include <gtest/gtest.h>
-#include <omp.h>
-
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <gtest/gtest.h>
+#include <omp.h>
 #include <thread>
 #include <vector>
 
@@ -186,11 +185,11 @@ TEST(Select, CudaIsRefusedByName) {
 }
 
 TEST(Select, ThreadsShareTheNodeUnlessBound) {
-    EXPECT_EQ(choose_threads(3, 8, 8, 2), 3);   // asked for
-    EXPECT_EQ(choose_threads(0, 8, 8, 2), 4);   // shared
-    EXPECT_EQ(choose_threads(0, 8, 8, 3), 2);   // rounded down: no core has two threads
-    EXPECT_EQ(choose_threads(0, 2, 8, 4), 2);   // the launcher gave each rank its own two
-    EXPECT_EQ(choose_threads(0, 2, 2, 4), 1);   // more ranks than cores
+    EXPECT_EQ(choose_threads(3, 8, 8, 2), 3);  // asked for
+    EXPECT_EQ(choose_threads(0, 8, 8, 2), 4);  // shared
+    EXPECT_EQ(choose_threads(0, 8, 8, 3), 2);  // rounded down: no core has two threads
+    EXPECT_EQ(choose_threads(0, 2, 8, 4), 2);  // the launcher gave each rank its own two
+    EXPECT_EQ(choose_threads(0, 2, 2, 4), 1);  // more ranks than cores
 }
 
 TEST(Blas, ThreadsAreSet) {

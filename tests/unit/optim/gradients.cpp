@@ -1,8 +1,7 @@
 #include "src/optim/gradients.h"
 
-#include <gtest/gtest.h>
-
 #include <cstring>
+#include <gtest/gtest.h>
 #include <limits>
 #include <numeric>
 
@@ -111,8 +110,8 @@ struct Reduction {
         reducer = std::make_unique<GradientReducer<double>>(mirror, odd.layout, gradients, *arena, options);
     }
 
-    // Two micro-batches; the second reports ranges from the end, with the first tensor (the token table) in two parts as
-    // a tied head does. `poison`: element made NaN before its range is reported.
+    // Two micro-batches; the second reports ranges from the end, with the first tensor (the token table) in two parts
+    // as a tied head does. `poison`: element made NaN before its range is reported.
     void step(i64 poison = -1) {
         std::iota(gradients.begin(), gradients.end(), 1.0);
         const auto backward = [&](bool last) {
@@ -151,7 +150,8 @@ TEST(GradientReducer, EveryElementIsSummedOnce) {
                 Reduction r(3, bucket, order, overlap);
                 r.step();
                 for (std::size_t i = 0; i < r.gradients.size(); ++i) {
-                    ASSERT_EQ(r.gradients[i], 3.0 * static_cast<double>(i + 1)) << "bucket " << bucket << " element " << i;
+                    ASSERT_EQ(r.gradients[i], 3.0 * static_cast<double>(i + 1))
+                        << "bucket " << bucket << " element " << i;
                 }
                 EXPECT_EQ(r.mirror.under_way, 0);
                 EXPECT_LE(r.mirror.most_under_way, 4);

@@ -1,9 +1,8 @@
 #include "src/optim/learning_rate.h"
 
-#include <gtest/gtest.h>
-
 #include <bit>
 #include <cmath>
+#include <gtest/gtest.h>
 #include <vector>
 
 namespace ogrom {

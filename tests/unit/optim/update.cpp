@@ -1,13 +1,13 @@
+#include <cmath>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-
-#include <cmath>
 #include <limits>
 #include <vector>
 
 #include "src/optim/adamw.h"
 #include "src/optim/clip.h"
 #include "src/optim/sgd.h"
+
 #include "tests/unit/optim/odd_model.h"
 
 namespace ogrom {
@@ -15,7 +15,9 @@ namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
-double value(std::size_t i, double scale) { return scale * std::sin(0.37 * static_cast<double>(i) + scale); }
+double value(std::size_t i, double scale) {
+    return scale * std::sin(0.37 * static_cast<double>(i) + scale);
+}
 
 std::vector<double> values(i64 size, double scale) {
     std::vector<double> result(static_cast<std::size_t>(size));

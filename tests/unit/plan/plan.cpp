@@ -37,7 +37,9 @@ MeshShape over(int dp) {
     return mesh;
 }
 
-Ledger ledger_of(const RunConfig& run, int dp) { return make_ledger(run, over(dp), decide(run, over(dp), {}, 2)); }
+Ledger ledger_of(const RunConfig& run, int dp) {
+    return make_ledger(run, over(dp), decide(run, over(dp), {}, 2));
+}
 
 bool has_line(const Ledger& ledger, const std::string& name) {
     for (const LedgerLine& line : ledger.lines()) {

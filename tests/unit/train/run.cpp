@@ -1,11 +1,9 @@
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <fmt/format.h>
-
 #include <cmath>
 #include <filesystem>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "src/base/file.h"
 #include "src/train/console.h"
@@ -70,8 +68,7 @@ TEST(RunFolder, BareResumeNeedsACheckpointAutoDoesNot) {
     const Folder folder;
     const RunConfig run = folder.run("empty");
     open_run_folder(run, Resume::newest);
-    const std::string message =
-        refusal([&] { (void)choose_checkpoint(run, parse_resume("")); }, ExitCode::checkpoint);
+    const std::string message = refusal([&] { (void)choose_checkpoint(run, parse_resume("")); }, ExitCode::checkpoint);
     EXPECT_NE(message.find("no complete checkpoint"), std::string::npos) << message;
     EXPECT_EQ(choose_checkpoint(run, parse_resume("auto")), "");
     EXPECT_EQ(choose_checkpoint(run, ResumeChoice{}), "");

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# make bench: ROWS is a regular expression over {kernels, encode, train_step, start, ranks}; without it all rows run.
+# kernels and products: verified, then rate and fraction of the limit; encode: MB/s of the tokenizer; train_step: one
+# optimizer step beside PyTorch (PEER_PYTHON names a Python with torch; without it that row says so and is left out);
+# start: launch to first step and memory against the ledger.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+build=${BUILD:?}
+rows=${ROWS:-.}
+wanted() { [[ $1 =~ $rows ]]; }
+
+if wanted kernels; then
+    for program in "$build"/kernels/bench/bench_*; do
+        [ -x "$program" ] && [ -f "$program" ] || continue
+        "$program" --benchmark_format=json --benchmark_repetitions=5 2>/dev/null
+        printf '\x1e'
+    done | python3 tests/peers/record.py results/cpu/kernels.json "make bench ROWS=kernels"
+fi
+if wanted encode; then
+    bash tests/peers/encode.sh "$build"
+fi
+if wanted train_step; then
+    if "${PEER_PYTHON:-python3}" -c 'import torch' 2>/dev/null; then
+        python3 tests/peers/side_by_side.py --ogrom "$build/ogrom"
+    else
+        echo "train_step: no Python with torch (set PEER_PYTHON): left out"
+    fi
+fi
+if wanted start; then
+    python3 tests/peers/start.py --ogrom "$build/ogrom"
+fi

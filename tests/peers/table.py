@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""The figures of the root README from results/*/*.json: prints the table, or with --write puts it between the markers."""
+import json
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BEGIN, END = "<!-- figures: tests/peers/table.py --write -->", "<!-- end of figures -->"
+
+
+def number(value, unit):
+    if unit == "bytes":
+        return f"{value / 2**20:,.0f} MiB"
+    return f"{value:,.{0 if value >= 100 else 2}f} {unit}"
+
+
+def line(area, row):
+    limit = f"{100 * row['ratio_to_limit']:.0f} % of {row['limit_name']}" if row.get("ratio_to_limit") else ""
+    peer = f"{row['ratio_to_peer']:.2f}x {row['peer_name']}" if row.get("ratio_to_peer") else ""
+    return f"| {row['name']} | {number(row['value'], row['unit'])} | {limit} | {peer} | `{row['command']}` | {row['date']} {row['commit']} |"
+
+
+def table():
+    rows = ["| figure | value | beside its limit | beside a peer | how to make it again | when |", "|---|---|---|---|---|---|"]
+    machines = set()
+    for path in sorted(ROOT.glob("results/*/*.json")):
+        if path.parts[-2] == "runs":
+            continue
+        for row in json.loads(path.read_text()):
+            rows.append(line(path.parts[-2], row))
+            machines.add(f"{path.parts[-2]}: {row['machine']}")
+    return "\n".join(rows + ["", "Medians of the samples in `results/`. " + "; ".join(sorted(machines)) + "."])
+
+
+def main():
+    if "--write" not in sys.argv:
+        print(table())
+        return
+    path = ROOT / "README.md"
+    text = path.read_text()
+    head, rest = text.split(BEGIN)
+    path.write_text(head + BEGIN + "\n" + table() + "\n" + END + rest.split(END)[1])
+
+
+if __name__ == "__main__":
+    main()
