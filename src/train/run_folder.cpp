@@ -21,14 +21,15 @@ std::string checkpoints_of(const RunConfig& run) {
 
 void open_run_folder(const RunConfig& run, Resume resume) {
     const std::string& folder = run.run.output;
-    if (resume == Resume::none && (file_exists(join_path(folder, "run.toml")) ||
-                                   file_exists(join_path(folder, "metrics.csv")) || file_exists(checkpoints_of(run)))) {
+    // What a refused run leaves (the folder, its log) is no run yet.
+    const bool holds_run = file_exists(join_path(folder, "run.toml")) ||
+                           file_exists(join_path(folder, "metrics.csv")) || file_exists(checkpoints_of(run));
+    if (resume == Resume::none && holds_run) {
         fail(ExitCode::usage,
              fmt::format("{} holds a run already: continue it with --resume, or choose another run.name or run.output",
                          folder));
     }
     make_directories(folder);
-    make_directories(checkpoints_of(run));
 }
 
 void archive(const RunConfig& run, const std::string& provenance_json) {

@@ -47,6 +47,7 @@ TEST(RunFolder, ASecondRunNeedsResume) {
     const Folder folder;
     const RunConfig run = folder.run("twice");
     open_run_folder(run, Resume::none);
+    open_run_folder(run, Resume::none);  // nothing was archived yet: the first one was refused later on
     archive(run, "{\"format\": 1}");
     EXPECT_EQ(read_file(join_path(run.run.output, "run.toml"), 1000), run.resolved_toml);
     EXPECT_EQ(read_file(join_path(run.run.output, "provenance.json"), 1000), "{\"format\": 1}");
