@@ -1,15 +1,13 @@
 // In: the command line. Out: an exit code (kernels/common/error.h). Next: the chosen file of src/commands.
 // The single catch of the program: it names rank, host, phase and last collective and ends the job on every rank.
-#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
-#include <initializer_list>
 #include <memory>
 #include <new>
 #include <string>
 
 #include "kernels/common/error.h"
+
 #include "src/base/version.h"
 #include "src/comm/session.h"
 #include "src/commands/commands.h"
@@ -21,24 +19,15 @@ constexpr const char* exit_codes =
     "communicator failed, 7 does not fit, 8 done with skipped input, 75 saved on signal or time limit: requeue.\n"
     "Documentation: the README.md of each folder; `ogrom keys` lists every key of a run file.";
 
-// Before MPI exists only the launcher's variables tell whether this process speaks for the job.
-bool speaks_for_launch() {
-    for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
-        if (const char* value = std::getenv(name); value != nullptr) {
-            return std::string(value) == "0";
-        }
-    }
-    return true;
-}
-
-int report(ogrom::Session* session, ogrom::ExitCode code, const std::string& message) {
+int report(ogrom::Session* session, const ogrom::Error& error) {
     if (session != nullptr) {
-        session->abort(code, message);
+        session->abort(error);
     }
-    if (speaks_for_launch()) {
-        std::fprintf(stderr, "ogrom: error: %s\n", message.c_str());
+    // No session: every rank meets the same fault, one speaks.
+    if (ogrom::prints_for_launch()) {
+        std::fprintf(stderr, "ogrom: error: %s\n", error.what());
     }
-    return static_cast<int>(code);
+    return static_cast<int>(error.code());
 }
 
 int run(const ogrom::Invocation& chosen) {
@@ -49,21 +38,20 @@ int run(const ogrom::Invocation& chosen) {
         }
         return chosen.run(session.get());
     } catch (const ogrom::Error& error) {
-        return report(session.get(), error.code(), error.what());
+        return report(session.get(), error);
     } catch (const std::bad_alloc&) {
-        return report(session.get(), ogrom::ExitCode::memory, "host memory exhausted outside the arena");
+        return report(session.get(), {ogrom::ExitCode::memory, "host memory exhausted outside the arena"});
     } catch (const std::exception& error) {
-        return report(session.get(), ogrom::ExitCode::peer, error.what());
+        return report(session.get(), {ogrom::ExitCode::peer, error.what()});
     }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int launch(int argc, char** argv) {
     ogrom::Invocation chosen;
-    CLI::App app{"Ogrom trains GPT models from two cores to thousands of GPUs.\n"
-                 "Example: mpirun -n 4 ogrom train inputs/runs/demo.toml",
-                 "ogrom"};
+    CLI::App app{
+        "Ogrom trains GPT models from two cores to thousands of GPUs.\n"
+        "Example: mpirun -n 4 ogrom train inputs/runs/demo.toml",
+        "ogrom"};
     app.footer(exit_codes);
     app.set_version_flag("--version", ogrom::version_text());
     app.require_subcommand(1);
@@ -77,7 +65,7 @@ int main(int argc, char** argv) {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         const bool asked = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);  // --help, --version
-        if (speaks_for_launch()) {
+        if (ogrom::prints_for_launch()) {
             app.exit(error);
         }
         return asked ? 0 : static_cast<int>(ogrom::ExitCode::usage);
@@ -87,4 +75,15 @@ int main(int argc, char** argv) {
         return static_cast<int>(ogrom::ExitCode::usage);
     }
     return run(chosen);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    try {
+        return launch(argc, argv);
+    } catch (const std::exception& error) {  // before there is a chosen command: our own command line is at fault
+        std::fprintf(stderr, "ogrom: error: %s\n", error.what());
+        return static_cast<int>(ogrom::ExitCode::usage);
+    }
 }

@@ -1,6 +1,6 @@
 // Named seeded faults: wrong lines that only a test build (-DOGROM_FAULTS=ON) carries, one active at a time by the
-// environment variable OGROM_FAULT. The test suite must fail for each (tests/faults). In a normal build this is a constant
-// false and the wrong line does not exist.
+// environment variable OGROM_FAULT. The test suite must fail for each (tests/faults). In a normal build this is a
+// constant false and the wrong line does not exist.
 #pragma once
 #include <string_view>
 
@@ -20,7 +20,9 @@ inline bool fault_active(std::string_view name) {
     return active == name;
 }
 #else
-constexpr bool fault_active(std::string_view) { return false; }
+constexpr bool fault_active(std::string_view) {
+    return false;
+}
 #endif
 
 }  // namespace ogrom

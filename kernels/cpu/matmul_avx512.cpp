@@ -1,8 +1,8 @@
 // in: a, b (and y when beta != 0), host memory; out: y. The packed product for processors with AVX-512: see
 // matmul_tile.h for the design and the blocks.
-#include "kernels/cpu/matmul_tile.h"
-
 #include <immintrin.h>
+
+#include "kernels/cpu/matmul_tile.h"
 
 #if defined(__clang__)
 #define OGROM_UNROLL _Pragma("unroll")
@@ -182,8 +182,8 @@ void multiply(const Tile& tile, const float* a, const float* b) {
 }
 
 using Multiply = void (*)(const Tile&, const float*, const float*);
-constexpr Multiply multiply_rows[] = {multiply<1>,  multiply<2>,  multiply<3>,  multiply<4>,  multiply<5>,
-                                      multiply<6>,  multiply<7>,  multiply<8>,  multiply<9>,  multiply<10>,
+constexpr Multiply multiply_rows[] = {multiply<1>,  multiply<2>,  multiply<3>,  multiply<4>, multiply<5>,
+                                      multiply<6>,  multiply<7>,  multiply<8>,  multiply<9>, multiply<10>,
                                       multiply<11>, multiply<12>, multiply<13>, multiply<14>};
 static_assert(sizeof(multiply_rows) / sizeof(Multiply) == tile_rows);
 
@@ -218,8 +218,12 @@ void product_avx512(const ProductJob& job) {
             for (i64 i = 0; i < job.rows; i += most_rows) {
                 const i64 rows = smaller(most_rows, job.rows - i);
                 pack<tile_rows>(packed_a, part(job.a, i, l), rows, depth);
-                const Tile tile{job.y + row_offset(i, job.ldy) + j, job.ldy,   tile_columns, depth,
-                                job.alpha,                          l == 0 ? job.beta : 1.0F};
+                const Tile tile{job.y + row_offset(i, job.ldy) + j,
+                                job.ldy,
+                                tile_columns,
+                                depth,
+                                job.alpha,
+                                l == 0 ? job.beta : 1.0F};
                 multiply_block(tile, packed_a, packed_b, rows, columns);
             }
         }

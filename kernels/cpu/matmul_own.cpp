@@ -24,14 +24,14 @@ constexpr i64 serial_limit = i64{1} << 21;
 constexpr i64 packing_bytes = cpu::packing_floats * static_cast<i64>(sizeof(float));
 
 struct FreePacking {
-    void operator()(float* memory) const { ::operator delete(memory, std::align_val_t{64}); }
+    void operator()(float* memory) const { ::operator delete (memory, std::align_val_t{64}); }
 };
 
 // The calling thread's packing memory, taken at its first product; nullptr when there is none to be had.
 float* packing_of_this_thread() {
     static thread_local std::unique_ptr<float, FreePacking> memory;
     if (memory == nullptr) {
-        memory.reset(static_cast<float*>(::operator new(packing_bytes, std::align_val_t{64}, std::nothrow)));
+        memory.reset(static_cast<float*>(::operator new (packing_bytes, std::align_val_t{64}, std::nothrow)));
     }
     return memory.get();
 }

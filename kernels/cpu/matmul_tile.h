@@ -16,9 +16,9 @@ constexpr i64 tile_rows = 14;
 constexpr i64 tile_columns = 32;
 // Largest blocks. A panel pair is kc * (14 + 32) * 4 bytes = 46 KiB of L1 (48 KiB); a block of a is 350 KiB of L2
 // (1 MiB, shared with the passing panels); a block of b is 2 MiB of L3 (8 cores often share 32 MiB).
-constexpr i64 block_depth = 256;
-constexpr i64 block_rows = 25 * tile_rows;
-constexpr i64 block_columns = 64 * tile_columns;
+constexpr i64 block_depth = 512;
+constexpr i64 block_rows = 12 * tile_rows;
+constexpr i64 block_columns = 48 * tile_columns;
 
 // Floats of packing memory of one thread: 2.4 MB.
 constexpr i64 packing_floats = block_depth * (block_rows + block_columns);

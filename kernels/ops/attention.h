@@ -6,9 +6,9 @@
 // Head h of the queries uses key head h / (heads / kv_heads). A query row with no allowed key gives o = 0, lse = -inf.
 // Rows are [batch * T] with a row stride, head h at column h * head_dim: the packed q|k|v rows of one product can be
 // used in place. Global dropout element of (b, h, i, j): ((sample[b] * heads_total + head0 + h) * queries_total +
-// query_offset + i) * keys_total + key_offset + j. flops (causal pairs P = sum over i of allowed j): 4 P D forward, 10 P D backward (recomputation of s
-// counted), per head. Saved: o, lse. Backward is repeatable (each output tile owned by one thread, summed in ascending
-// order).
+// query_offset + i) * keys_total + key_offset + j. flops (causal pairs P = sum over i of allowed j): 4 P D forward, 10
+// P D backward (recomputation of s counted), per head. Saved: o, lse. Backward is repeatable (each output tile owned by
+// one thread, summed in ascending order).
 #pragma once
 #include <cstdint>
 
@@ -32,7 +32,8 @@ struct AttentionShape {
     const i64* sample = nullptr;     // [batch], for dropout
     i64 heads_total = 0, head0 = 0;  // this rank's heads within the model's (dropout element)
     DropoutSpec dropout;
-    i64 queries_total = 0, keys_total = 0;  // global Tq and Tk of the dropout element; 0 = queries, keys (as heads_total)
+    i64 queries_total = 0,
+        keys_total = 0;  // global Tq and Tk of the dropout element; 0 = queries, keys (as heads_total)
 };
 
 template <class T>

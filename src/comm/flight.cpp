@@ -50,13 +50,14 @@ const FlightEntry* FlightRecord::entry(i64 back) const {
 }
 
 std::string FlightRecord::outstanding() const {
-    std::string lines;
+    std::string list;
     for (i64 back = 0; const FlightEntry* item = entry(back); ++back) {
         if (item->state == FlightState::issued) {
-            lines += describe_collective(item->sequence, item->label, item->axis, item->bytes) + "\n";
+            list += list.empty() ? "" : ", ";
+            list += describe_collective(item->sequence, item->label, item->axis, item->bytes);
         }
     }
-    return lines;
+    return list;
 }
 
 }  // namespace ogrom

@@ -32,7 +32,7 @@ public:
     [[nodiscard]] i64 issued() const { return next_; }
     // Entry `back` calls before the newest (0 = newest); null where there is none.
     [[nodiscard]] const FlightEntry* entry(i64 back) const;
-    // One line per entry not yet complete, newest first; empty when all are.
+    // Entries not yet complete, newest first, parted by commas; empty when all are.
     [[nodiscard]] std::string outstanding() const;
 
 private:

@@ -237,7 +237,7 @@ struct Session::Impl {
     // Publishes the failure (unless one is known), prints when it became ours and we are on node 0, ends the process.
     [[noreturn]] void leave(ExitCode code, const std::string& message, const std::string& where) {
         std::fflush(nullptr);
-        const std::string text = where.empty() ? message : fmt::format("{} [{}]", message, where);
+        std::string text = where.empty() ? message : fmt::format("{} [{}]", message, where);
         if (options.single) {
             print_message(message);
             _exit(static_cast<int>(code));
@@ -246,6 +246,9 @@ struct Session::Impl {
         watchdog->leaving();
         if (code == ExitCode::peer) {
             pause_until(0.5, [&] { return control.failed(); });  // an error of MPI is mostly the echo of a dead peer
+        }
+        if (const std::string open = control.flight.outstanding(); !open.empty()) {
+            text += "; collectives under way: " + open;
         }
         const bool mine =
             control.claim({place.world_rank, code, describe_failure(control.own(), FailureKind::failed, text)});

@@ -120,11 +120,18 @@ struct GradientReducer<T>::Impl {
 
 template <class T>
 void GradientReducer<T>::declare(Ledger& ledger, const ParameterLayout& layout, int dp, const Options& options) {
+    if (dp == 1) {
+        return;
+    }
+    const i64 slots = slots_needed(layout, options.bucket_elements);
+    const i64 size = static_cast<i64>(sizeof(T));
     const i64 each = scratch_per_bucket(layout, dp, options.bucket_elements, options.order);
     if (each > 0) {
-        const i64 slots = slots_needed(layout, options.bucket_elements);
-        ledger.add(scratch_line, Tier::device, slots * each * static_cast<i64>(sizeof(T)),
+        ledger.add(scratch_line, Tier::device, slots * each * size,
                    std::to_string(slots) + " buckets under way x contributions of " + std::to_string(dp) + " ranks");
+    } else {
+        ledger.add("gradients.mpi", Tier::baseline, std::min(slots * options.bucket_elements, layout.size()) * size,
+                   "MPI's own copies of " + std::to_string(slots) + " buckets under way");
     }
 }
 

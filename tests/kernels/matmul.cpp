@@ -1,13 +1,9 @@
 // Products and bias sums against plain double loops, at odd sizes and strides.
 #include "kernels/ops/matmul.h"
 
-#include <cstring>
 #include <memory>
 
-#include "kernels/cpu/matmul.h"
-
-#include "tests/kernels/support.h"
-#include "tests/reference/matmul.h"
+#include "tests/kernels/matmul_support.h"
 
 namespace ogrom::test {
 namespace {
@@ -15,73 +11,6 @@ namespace {
 template <class T>
 class MatmulKernel : public ::testing::Test {};
 TYPED_TEST_SUITE(MatmulKernel, Precisions);
-
-using ops::Transpose;
-
-struct Extents {
-    i64 m, n, k;
-};
-
-template <class T>
-struct Product {
-    std::vector<T> a, b, before, y;
-    ops::Matmul<T> op;
-
-    Product(Extents e, Transpose transpose_a, Transpose transpose_b, T alpha, T beta) {
-        const i64 columns_a = transpose_a == Transpose::yes ? e.m : e.k;
-        const i64 columns_b = transpose_b == Transpose::yes ? e.k : e.n;
-        op = {.y = nullptr,
-              .a = nullptr,
-              .b = nullptr,
-              .m = e.m,
-              .n = e.n,
-              .k = e.k,
-              .ldy = e.n + 3,
-              .lda = columns_a + 5,
-              .ldb = columns_b + 1,
-              .transpose_a = transpose_a,
-              .transpose_b = transpose_b,
-              .alpha = alpha,
-              .beta = beta};
-        a = random_values<T>((transpose_a == Transpose::yes ? e.k : e.m) * op.lda, 1);
-        b = random_values<T>((transpose_b == Transpose::yes ? e.n : e.k) * op.ldb, 2);
-        before = beta == T(0) ? poisoned<T>(e.m * op.ldy) : random_values<T>(e.m * op.ldy, 3);
-        y = before;
-        op.y = y.data();
-        op.a = a.data();
-        op.b = b.data();
-    }
-    Product(const Product&) = delete;
-    Product& operator=(const Product&) = delete;
-
-    // k additions, each half a roundoff of a partial sum of size up to sqrt(k), as a random walk: sqrt(k) sqrt(k) / 2
-    // roundoffs; alpha and the tail of the walk make it 2 k, and 8 covers the ends of short sums.
-    void check() const {
-        const double bound = (2 * static_cast<double>(op.k) + 8) * roundoff<T>();
-        for (i64 i = 0; i < op.m; ++i) {
-            for (i64 j = 0; j < op.ldy; ++j) {
-                const auto at = static_cast<std::size_t>(i * op.ldy + j);
-                if (j >= op.n) {
-                    ASSERT_EQ(std::memcmp(&y[at], &before[at], sizeof(T)), 0) << "written between rows";
-                    continue;
-                }
-                const double want = reference::matmul_element(op, before.data(), i, j);
-                ASSERT_TRUE(std::abs(static_cast<double>(y[at]) - want) <= bound)
-                    << "row " << i << " column " << j << ": got " << y[at] << ", want " << want;
-            }
-        }
-    }
-};
-
-template <class Function>
-void for_each_transpose(const Function& function) {
-    for (const Transpose a : {Transpose::no, Transpose::yes}) {
-        for (const Transpose b : {Transpose::no, Transpose::yes}) {
-            SCOPED_TRACE(::testing::Message() << "transposes " << (a == Transpose::yes) << (b == Transpose::yes));
-            function(a, b);
-        }
-    }
-}
 
 constexpr Extents sizes[] = {{1, 1, 1},   {7, 5, 3},      {1, 67, 129}, {65, 1, 33},
                              {33, 71, 1}, {131, 97, 257}, {64, 64, 64}};
@@ -91,8 +20,7 @@ TYPED_TEST(MatmulKernel, MatchesReference) {
         for_each_transpose([&](Transpose a, Transpose b) {
             for (const double beta : {0.0, 1.0, -0.5}) {
                 Product<TypeParam> product(e, a, b, static_cast<TypeParam>(1.5), static_cast<TypeParam>(beta));
-                ops::matmul<TypeParam>({}, product.op);
-                product.check();
+                product.run_and_check();
             }
         });
     }
@@ -101,8 +29,7 @@ TYPED_TEST(MatmulKernel, MatchesReference) {
 // The gradient's use: dw += dy^T x twice is twice dy^T x.
 TYPED_TEST(MatmulKernel, AddsToWhatIsThere) {
     Product<TypeParam> product({19, 23, 40}, Transpose::yes, Transpose::no, 1, 1);
-    ops::matmul<TypeParam>({}, product.op);
-    product.check();
+    product.run_and_check();
 }
 
 TYPED_TEST(MatmulKernel, EmptyExtents) {
@@ -135,12 +62,18 @@ TYPED_TEST(MatmulKernel, InsideAParallelRegion) {
         products.push_back(
             std::make_unique<Product<TypeParam>>(Extents{61, 47, 90}, Transpose::no, Transpose::yes, 1, 0));
     }
+    for (const auto& [name, path] : paths<TypeParam>()) {
+        SCOPED_TRACE(name);
+        for (const auto& product : products) {
+            product->y = product->before;
+        }
 #pragma omp parallel for num_threads(4)
-    for (int i = 0; i < 4; ++i) {
-        ops::matmul<TypeParam>({}, products[static_cast<std::size_t>(i)]->op);
-    }
-    for (const auto& product : products) {
-        product->check();
+        for (int i = 0; i < 4; ++i) {
+            path(products[static_cast<std::size_t>(i)]->op);
+        }
+        for (const auto& product : products) {
+            product->check();
+        }
     }
 }
 

@@ -37,7 +37,7 @@ TEST(Flight, ring_keeps_the_newest) {
     EXPECT_EQ(record.entry(1)->state, FlightState::done);
     EXPECT_EQ(record.entry(FlightRecord::capacity - 1)->sequence, 100 - FlightRecord::capacity + 1);
     EXPECT_EQ(record.entry(FlightRecord::capacity), nullptr);
-    EXPECT_EQ(record.outstanding(), "#100 'label.100' (dp, 100 B)\n#98 'label.98' (dp, 98 B)\n");
+    EXPECT_EQ(record.outstanding(), "#100 'label.100' (dp, 100 B), #98 'label.98' (dp, 98 B)");
 }
 
 TEST(Flight, sizes_are_readable) {

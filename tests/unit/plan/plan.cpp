@@ -93,8 +93,11 @@ TEST(Ledger, StateFollowsTheClosedFormula) {
 TEST(Ledger, FixedOrderDeclaresItsScratch) {
     RunConfig run = small_run();
     EXPECT_FALSE(has_line(ledger_of(run, 4), "gradients.reduction"));
+    EXPECT_EQ(ledger_of(run, 4).line("gradients.mpi").bytes, 4 * stored) << "MPI copies what is under way";
+    EXPECT_FALSE(has_line(ledger_of(run, 1), "gradients.mpi"));
     run.numerics.deterministic = true;
     EXPECT_FALSE(has_line(ledger_of(run, 1), "gradients.reduction"));
+    EXPECT_FALSE(has_line(ledger_of(run, 4), "gradients.mpi"));
     // One bucket of the whole model: 4 contributions of a quarter each.
     EXPECT_EQ(ledger_of(run, 4).line("gradients.reduction").bytes, ceil_div(stored, 4) * 4 * 4);
 }
