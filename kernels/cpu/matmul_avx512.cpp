@@ -91,6 +91,8 @@ void pack_turned(float* to, const Operand& from, i64 count, i64 depth) {
                 __m512 rows[16];
                 OGROM_UNROLL
                 for (int r = 0; r < 16; ++r) {
+                    // The next panel: its short row pieces begin too often for the prefetcher of the processor.
+                    _mm_prefetch(reinterpret_cast<const char*>(start + (Group + r) * from.step + l), _MM_HINT_T1);
                     rows[r] = r < valid ? _mm512_maskz_loadu_ps(tail, start + r * from.step + l) : _mm512_setzero_ps();
                 }
                 transpose(rows);
@@ -203,7 +205,8 @@ void multiply_block(Tile tile, const float* a, const float* b, i64 rows, i64 col
 
 void product_avx512(const ProductJob& job) {
     const i64 most_rows = even_block(job.rows, block_rows, tile_rows);
-    const i64 most_columns = even_block(job.columns, block_columns, tile_columns);
+    const i64 limit = job.rows <= few_rows ? block_columns_of_few_rows : block_columns;
+    const i64 most_columns = even_block(job.columns, limit, tile_columns);
     const i64 most_depth = even_block(job.depth, block_depth, lanes);
     float* packed_b = job.packing;
     float* packed_a = job.packing + block_depth * block_columns;

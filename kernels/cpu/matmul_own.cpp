@@ -19,6 +19,8 @@ namespace {
 using ops::Matmul;
 using ops::Transpose;
 
+// Packing an element takes as long as this many multiply-adds of one thread.
+constexpr i64 packing_cost = 16;
 // Below this many multiply-adds (20 us of one core) a second thread costs more than it brings.
 constexpr i64 serial_limit = i64{1} << 21;
 constexpr i64 packing_bytes = cpu::packing_floats * static_cast<i64>(sizeof(float));
@@ -46,6 +48,11 @@ Range share(i64 extent, i64 step, int index, int shares) {
     const i64 first = tiles * index / shares * step;
     const i64 last = std::min(extent, tiles * (index + 1) / shares * step);
     return {first, std::max(i64{0}, last - first)};
+}
+
+// Multiply-adds of a product m x n per element of depth, packing included.
+i64 cost(i64 m, i64 n) {
+    return m * n + packing_cost * (m + n);
 }
 
 cpu::ProductJob job_of(const Matmul<float>& op, Range rows, Range columns, float* packing) {
@@ -108,20 +115,17 @@ bool own_matmul_pays(const Matmul<float>& op) {
 
 MatmulGrid matmul_grid(i64 m, i64 n, int threads) {
     MatmulGrid best{1, 1};
-    double least = 0;
+    i64 least = cost(m, n);
     for (int rows = 1; rows <= threads; ++rows) {
         if (threads % rows != 0) {
             continue;
         }
         const MatmulGrid grid{rows, threads / rows};
-        const i64 height = ceil_div(ceil_div(m, tile_rows), grid.rows) * tile_rows;
-        const i64 width = ceil_div(ceil_div(n, tile_columns), grid.columns) * tile_columns;
-        // Multiplying an element of y costs 1 / 32 of packing an element of an operand, per element of depth.
-        const double cost = static_cast<double>(height) * static_cast<double>(width) / 32 +
-                            static_cast<double>(height) + static_cast<double>(width);
-        if (rows == 1 || cost < least) {
+        const i64 share_cost = cost(ceil_div(ceil_div(m, tile_rows), grid.rows) * tile_rows,
+                                    ceil_div(ceil_div(n, tile_columns), grid.columns) * tile_columns);
+        if (rows == 1 || share_cost < least) {
             best = grid;
-            least = cost;
+            least = share_cost;
         }
     }
     return best;
@@ -132,7 +136,7 @@ void matmul_own(const Matmul<float>& op) {
     if (fault_active("matmul_edge_lost")) {
         product.n -= op.n % tile_columns;
     }
-    const bool serial = omp_in_parallel() != 0 || product.m * product.n <= serial_limit / product.k;
+    const bool serial = omp_in_parallel() != 0 || cost(product.m, product.n) <= serial_limit / product.k;
     const MatmulGrid grid = serial ? MatmulGrid{1, 1} : matmul_grid(product.m, product.n, omp_get_max_threads());
     bool no_memory = false;
     const auto work = [&](int part) {
