@@ -2,12 +2,16 @@
 // Next: config/parse.cpp, comm/mesh.cpp, train/trainer.cpp.
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "src/base/log.h"
 #include "src/commands/commands.h"
 #include "src/config/run.h"
 #include "src/data/token_set.h"
+#include "src/io/metrics.h"
+#include "src/report/chart.h"
 #include "src/train/trainer.h"
 
 namespace ogrom {
@@ -47,23 +51,33 @@ RunConfig resolve(const TrainArguments& arguments, i64 ranks) {
     input.path = arguments.run_file;
     input.overrides = arguments.overrides;
     input.ranks = ranks;
-    RunConfig run = parse_run(input);
-    if (run.model.vocab == 0) {
-        input.tokenizer_vocab = vocab_of(run.data.train);
-        require(input.tokenizer_vocab > 0, ExitCode::usage,
-                arguments.run_file + ": model.vocab = 0 takes the vocabulary from the token set's record, but " +
-                    run.data.train + ".json is absent; give model.vocab");
-        run = parse_run(input);
-    }
-    return run;
+    const RunConfig run = parse_run(input);
+    input.tokenizer_vocab = vocab_of(run.data.train);
+    require(run.model.vocab > 0 || input.tokenizer_vocab > 0, ExitCode::usage,
+            arguments.run_file + ": model.vocab = 0 takes the vocabulary from the token set's record, but " +
+                run.data.train + ".json is absent; give model.vocab");
+    // The second time with the tokenizer's size: a model with fewer entries is refused before any memory is taken.
+    return parse_run(input);
+}
+
+// Rank 0; a chart is never worth a run, so a machine without gnuplot is told and goes on.
+void draw_chart(const RunConfig& run) {
+    std::string reason;
+    const std::optional<std::string> chart =
+        draw_loss_chart(run.run.output, run.run.name, read_metrics_csv(run.run.output + "/metrics.csv"), reason);
+    log_info("{}", chart ? "chart " + *chart : "no loss chart: " + reason);
+    flush_log();
 }
 
 int train_command(const TrainArguments& arguments, const ResumeChoice& resume, Session& session) {
     const RunConfig run = resolve(arguments, session.size());
     const TrainOptions options{resume, arguments.time_limit_minutes * 60, arguments.stop_after};
     const TrainSummary summary = train(session, run, options);
-    if (arguments.json && session.rank() == 0) {
-        std::printf("%s\n", summary_json(summary).c_str());
+    if (session.rank() == 0) {
+        draw_chart(run);
+        if (arguments.json) {
+            std::printf("%s\n", summary_json(summary).c_str());
+        }
     }
     return static_cast<int>(summary.code);
 }

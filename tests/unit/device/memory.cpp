@@ -40,8 +40,16 @@ std::string error_of(const std::function<void()>& action, ExitCode code) {
 
 class Poison {
 public:
-    explicit Poison(const char* value) { setenv("OGROM_POISON", value, 1); }
-    ~Poison() { unsetenv("OGROM_POISON"); }
+    explicit Poison(const char* value)
+        : before_(std::getenv("OGROM_POISON") == nullptr ? "" : std::getenv("OGROM_POISON")) {
+        setenv("OGROM_POISON", value, 1);
+    }
+    ~Poison() { setenv("OGROM_POISON", before_.c_str(), 1); }
+    Poison(const Poison&) = delete;
+    Poison& operator=(const Poison&) = delete;
+
+private:
+    std::string before_;
 };
 
 TEST(Ledger, TotalsByTierAndInMemory) {
@@ -83,6 +91,7 @@ TEST(Arena, LinesAreAlignedZeroAndApart) {
 #ifndef NDEBUG
     GTEST_SKIP() << "a debug build poisons the arena";
 #endif
+    const Poison none("0");
     Arena arena(small_ledger());
     const auto odd = arena.take<float>("odd");
     const auto doubles = arena.take<double>("doubles");
