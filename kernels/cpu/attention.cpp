@@ -302,6 +302,10 @@ void attention_backward(Stream stream, const AttentionBackward<T>& op) {
     cpu::attention_backward_on(cpu::best_isa(), op);
 }
 
+const char* attention_backend() {
+    return cpu::best_isa() == cpu::Isa::avx512 ? "avx512" : "avx2";
+}
+
 i64 attention_workspace(const AttentionShape& shape, int threads) {
     return threads * workspace_of_thread(shape) + 16;
 }

@@ -70,4 +70,7 @@ void attention_backward(Stream stream, const AttentionBackward<T>& op);
 // `threads` is omp_get_max_threads() of the calling thread.
 i64 attention_workspace(const AttentionShape& shape, int threads);
 
+// Which kernels this processor runs: "avx512" | "avx2" (recorded in provenance: the bits depend on it).
+const char* attention_backend();
+
 }  // namespace ogrom::ops

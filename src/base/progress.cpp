@@ -24,6 +24,7 @@ ProgressStyle resolve(const Progress::Options& options) {
 Progress::Progress(std::string label, i64 total, std::string unit, const Options& options)
     : label_(std::move(label)), unit_(std::move(unit)), total_(total), options_(options) {
     options_.style = resolve(options);
+    last_s_ = options_.style == ProgressStyle::lines ? 0 : -1;
 }
 
 Progress::Progress(std::string label, i64 total, std::string unit)

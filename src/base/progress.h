@@ -43,7 +43,7 @@ private:
     i64 total_ = 0, done_ = 0, first_ = -1;  // first_: where counting began (a resumed run does not begin at 0)
     Options options_;
     Timer timer_;
-    double last_s_ = -1;
+    double last_s_ = -1;     // of the last line; a bar is drawn at once, plain lines wait for their first interval
     std::size_t drawn_ = 0;  // characters of the line on the terminal
     bool finished_ = false;
 };

@@ -1,3 +1,6 @@
+// Comes in: the session (ranks of the job), [parallel] of the run file.
+// Goes out: this rank's place on the axes pp, dp, cp, ep, tp and the communicator over dp.
+// Next: train/trainer.cpp
 #include "src/comm/mesh.h"
 
 #include <fmt/format.h>

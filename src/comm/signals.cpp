@@ -24,6 +24,8 @@ void install_stop_signals() {
     sigemptyset(&action.sa_mask);
     sigaction(SIGTERM, &action, nullptr);
     sigaction(SIGUSR1, &action, nullptr);
+    action.sa_handler = SIG_IGN;  // a file that reaches the user's size limit: the write fails and is reported
+    sigaction(SIGXFSZ, &action, nullptr);
 }
 
 bool stop_signalled() {

@@ -1,5 +1,5 @@
 // SIGTERM and SIGUSR1 ask for a stop at the next micro-batch. The handler only sets a flag; threads other than the main
-// one block both.
+// one block both. SIGXFSZ is ignored.
 #pragma once
 
 namespace ogrom {

@@ -11,6 +11,7 @@
 #include "src/base/progress.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
+#include "src/commands/arguments.h"
 #include "src/commands/commands.h"
 #include "src/data/ingest.h"
 
@@ -88,11 +89,7 @@ int run_ingest(const DataOptions& options) {
         log_warning("skipped: {}", message);
     }
     print_report(options, report, timer.seconds());
-    if (report.train.skipped == 0) {
-        return static_cast<int>(ExitCode::done);
-    }
-    log_warning("{} documents or lines were skipped as invalid (exit code 8)", report.train.skipped);
-    return static_cast<int>(ExitCode::skipped_input);
+    return finish_code(report.train.skipped);
 }
 
 int run_check(const DataOptions& options) {
@@ -140,15 +137,7 @@ void add_text_options(CLI::App& command, DataOptions& options) {
         ->type_name("auto|text|jsonl");
     command.add_option("--jsonl-key", documents.member, "member of each JSON Lines object that holds the text")
         ->capture_default_str();
-    const std::map<std::string, InvalidText> policies = {
-        {"error", InvalidText::error}, {"replace", InvalidText::replace}, {"skip", InvalidText::skip}};
-    command
-        .add_option(
-            "--on-invalid", documents.on_invalid,
-            "invalid UTF-8, half surrogates: stop, put U+FFFD, or leave the document out and end with exit code "
-            "8 (default: error). Malformed JSON lines stop unless skipped")
-        ->transform(CLI::CheckedTransformer(policies))
-        ->type_name("error|replace|skip");
+    add_invalid_option(command, documents);
 }
 
 }  // namespace
@@ -157,7 +146,8 @@ void add_data(CLI::App& app, Invocation& chosen) {
     CLI::App* command = app.add_subcommand("data", "Turn text files, folders and JSON Lines into a token set");
     const auto options = std::make_shared<DataOptions>();
     auto& ingest = options->ingest;
-    command->add_option("--input", ingest.inputs, "files and folders, in order")->type_name("PATH...");
+    CLI::Option* input =
+        command->add_option("--input", ingest.inputs, "files and folders, in order")->type_name("PATH...");
     command->add_option("--tokenizer", ingest.tokenizer,
                         "byte, a tokenizer.json, or a folder with encoder.json + vocab.bpe");
     command->add_option("--out", ingest.prefix, "the set becomes PREFIX.bin, PREFIX.idx, PREFIX.json")
@@ -167,16 +157,21 @@ void add_data(CLI::App& app, Invocation& chosen) {
     command->add_option("--valid-out", ingest.valid_prefix, "where held-out documents go (default: PREFIX-valid)")
         ->type_name("PREFIX")
         ->needs(fraction);
-    command->add_option("--seed", ingest.seed, "of the choice of held-out documents")->capture_default_str();
+    command->add_option("--seed", ingest.seed, "of the choice of held-out documents")
+        ->capture_default_str()
+        ->transform(whole_number(0));
     add_text_options(*command, *options);
     command->add_flag("--parse-specials", options->parse_specials,
                       "take the text <|endoftext|> inside documents as the end of a document (default: plain text)");
     command->add_option("--threads", ingest.threads, "0 = all (default)")->check(CLI::Range(0, 1024));
-    command->add_option("--check", options->check_prefix, "read a whole token set and check every id and hash")
-        ->type_name("PREFIX");
+    CLI::Option* check =
+        command->add_option("--check", options->check_prefix, "read a whole token set and check every id and hash")
+            ->type_name("PREFIX")
+            ->excludes(input);
     command
         ->add_option("--vocab", options->check_vocab, "with --check: bound of the ids (default: the set's tokenizer)")
-        ->check(CLI::NonNegativeNumber);
+        ->transform(whole_number(0))
+        ->needs(check);
     command->add_flag("--json", options->json, "report as JSON");
     command->footer("Example: ogrom data --input books/ --tokenizer byte --valid-fraction 0.05 --out results/books");
     command->callback([options, &chosen] {
@@ -185,7 +180,7 @@ void add_data(CLI::App& app, Invocation& chosen) {
         }
         options->ingest.specials = options->parse_specials ? Specials::parse : Specials::as_text;
         chosen.needs_session = false;
-        chosen.run = [options](Session*) { return run_data(*options); };
+        chosen.run = alone("data", [options] { return run_data(*options); });
     });
 }
 

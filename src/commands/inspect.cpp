@@ -2,12 +2,15 @@
 #include <cmath>
 #include <cstdio>
 #include <fmt/format.h>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "src/base/file.h"
 #include "src/base/text.h"
+#include "src/commands/arguments.h"
 #include "src/commands/commands.h"
+#include "src/data/token_set.h"
 #include "src/io/checkpoint.h"
 #include "src/io/checkpoint_folder.h"
 #include "src/io/describe.h"
@@ -161,7 +164,19 @@ int diff_checkpoints(const InspectOptions& options) {
     return static_cast<int>(ExitCode::done);
 }
 
+bool has_hdf5_signature(const std::string& path) {
+    constexpr std::string_view signature = "\x89HDF\r\n\x1a\n";
+    std::ifstream file(path, std::ios::binary);
+    std::string start(signature.size(), '\0');
+    file.read(start.data(), static_cast<std::streamsize>(start.size()));
+    return start == signature;
+}
+
 int inspect_hdf5(const InspectOptions& options) {
+    require(has_hdf5_signature(options.path), ExitCode::checkpoint,
+            options.path +
+                ": not a file that inspect knows; would be right: a step, checkpoints or run folder, the "
+                "prefix of a token set, a tokenizer.json, a metrics.csv, or an HDF5 file");
     std::vector<InspectEntry> entries = describe_file(options.path);
     if (options.verify) {
         hash_tensors(options.path, entries, file_size(options.path));
@@ -208,10 +223,15 @@ int inspect_json(const InspectOptions& options, const std::string& path) {
         for (const char* part : {"vocab", "merges"}) {
             shown[part] = root["model"].contains(part) ? root["model"][part].size() : 0;
         }
-        shown["type"] = root["model"].value("type", ordered_json("unknown"));
+        shown["type"] = root["model"].contains("type") ? root["model"]["type"] : ordered_json("unknown");
         shown["added_tokens"] = root.contains("added_tokens") ? root["added_tokens"].size() : 0;
     } else if (root.is_object()) {
         shown.update(root);
+    }
+    if (kind == "token set" && options.verify) {
+        const TokenSet set(path.substr(0, path.size() - std::string_view(".json").size()));
+        set.verify(0);
+        shown["verified"] = "every id and hash is right";
     }
     print(options.json ? shown.dump(2) + "\n" : object_text(shown));
     return static_cast<int>(ExitCode::done);
@@ -219,6 +239,7 @@ int inspect_json(const InspectOptions& options, const std::string& path) {
 
 int run_inspect(const InspectOptions& options) {
     const std::string& path = options.path;
+    require(!path.empty(), ExitCode::usage, "inspect: PATH is empty; see ogrom inspect --help");
     if (!options.other.empty()) {
         return diff_checkpoints(options);
     }
@@ -261,7 +282,7 @@ void add_inspect(CLI::App& app, Invocation& chosen) {
     command->footer("Example: ogrom inspect results/runs/demo --verify");
     command->callback([options, &chosen] {
         chosen.needs_session = false;
-        chosen.run = [options](Session*) { return run_inspect(*options); };
+        chosen.run = alone("inspect", [options] { return run_inspect(*options); });
     });
 }
 

@@ -10,6 +10,7 @@
 #include "kernels/common/parallel.h"
 
 #include "src/base/log.h"
+#include "src/commands/arguments.h"
 #include "src/commands/commands.h"
 #include "src/data/tokenizer.h"
 #include "src/io/checkpoint.h"
@@ -183,14 +184,16 @@ void add_sample(CLI::App& app, Invocation& chosen) {
         ->add_option("--top-p", options->sampling.top_p,
                      "draw from the fewest tokens whose probabilities reach this sum; 1 = all")
         ->capture_default_str();
-    command->add_option("--seed", options->sampling.seed, "the same seed gives the same text")->capture_default_str();
+    command->add_option("--seed", options->sampling.seed, "the same seed gives the same text")
+        ->capture_default_str()
+        ->transform(whole_number(0));
     command->add_option("--tokenizer", options->tokenizer,
                         "tokenizer file or folder, or \"byte\"; else where it was when the run was trained");
     command->add_flag("--json", options->json, "one JSON object with text and token ids");
     command->footer("Example: ogrom sample results/runs/demo --prompt \"It was\" --tokens 200 --temperature 0.8");
     command->callback([options, &chosen] {
         chosen.needs_session = false;
-        chosen.run = [options](Session*) { return run_sample(*options); };
+        chosen.run = alone("sample", [options] { return run_sample(*options); });
     });
 }
 

@@ -13,6 +13,7 @@
 #include "src/base/progress.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
+#include "src/commands/arguments.h"
 #include "src/commands/commands.h"
 #include "src/data/documents.h"
 #include "src/data/tokenizer_file.h"
@@ -45,26 +46,37 @@ std::string target_of(const std::string& out) {
     return out.ends_with(".json") ? out : join_path(out, "tokenizer.json");
 }
 
-WordCounts count_words(const TokenizerOptions& options) {
+struct Counted {
+    WordCounts words;
+    i64 skipped = 0;
+};
+
+Counted count_words(const TokenizerOptions& options) {
     auto files = list_inputs(options.inputs, options.documents.format);
+    refuse_output_over_input(files, {target_of(options.out)});
     i64 total = 0;
     for (const auto& file : files) {
         total += file.bytes;
     }
     Progress bar("words", total >> 10, "KiB");
     DocumentReader reader(std::move(files), options.documents);
-    WordCounts words;
+    Counted counted;
     for (std::string text; reader.next(text);) {
-        words.add(text);
+        counted.words.add(text);
         bar.update(reader.bytes_read() >> 10);
     }
     bar.clear();
-    return words;
+    counted.skipped = reader.skipped();
+    for (const auto& message : reader.skip_messages()) {
+        log_warning("skipped: {}", message);
+    }
+    return counted;
 }
 
 int run_train(const TokenizerOptions& options) {
     const Timer timer;
-    const WordCounts words = count_words(options);
+    check_vocab_size(options.vocab);
+    const auto [words, skipped] = count_words(options);
     Progress bar("merges", options.vocab - 257, "merges");
     const TrainedBpe trained = train_bpe(words, options.vocab, options.min_count, [&](i64 done) { bar.update(done); });
     bar.clear();
@@ -88,7 +100,7 @@ int run_train(const TokenizerOptions& options) {
         print_all(fmt::format("{}: {} entries, identity {}, {:.1f} s\n", path, tokenizer.vocab_size(),
                               tokenizer.identity(), timer.seconds()));
     }
-    return static_cast<int>(ExitCode::done);
+    return finish_code(skipped);
 }
 
 int run_encode(const TokenizerOptions& options) {
@@ -154,7 +166,7 @@ void set_run(CLI::App* command, const Options& options, Invocation& chosen, int 
     command->add_flag("--json", options->json, "report as JSON");
     command->callback([options, &chosen, run] {
         chosen.needs_session = false;
-        chosen.run = [options, run](Session*) { return run(*options); };
+        chosen.run = alone("tokenizer", [options, run] { return run(*options); });
     });
 }
 
@@ -167,9 +179,10 @@ void add_learn(CLI::App& tokenizer, const Options& options, Invocation& chosen) 
     command->add_option("--out", options->out, "a .json file, or a folder that gets tokenizer.json")->required();
     command->add_option("--min-count", options->min_count, "a pair must occur this often to be merged")
         ->capture_default_str()
-        ->check(CLI::PositiveNumber);
+        ->transform(whole_number(1));
     command->add_option("--jsonl-key", options->documents.member, "member of JSON Lines objects that holds the text")
         ->capture_default_str();
+    add_invalid_option(*command, options->documents);
     command->footer("Example: ogrom tokenizer train --input books/ --vocab 4096 --out results/books-bpe");
     set_run(command, options, chosen, run_train);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/base/log.h"
+#include "src/commands/arguments.h"
 #include "src/commands/commands.h"
 #include "src/config/run.h"
 #include "src/data/token_set.h"
@@ -106,11 +107,11 @@ void add_train(CLI::App& app, Invocation& chosen) {
     command
         ->add_option("--time-limit", arguments->time_limit_minutes,
                      "minutes from launch after which the run saves and ends with exit code 75")
-        ->check(CLI::PositiveNumber);
+        ->transform(positive_number());
     command
         ->add_option("--stop-after", arguments->stop_after,
                      "steps of this process after which the run saves and ends with exit code 75")
-        ->check(CLI::PositiveNumber);
+        ->transform(whole_number(1));
     command->add_flag("--json", arguments->json, "print the summary as JSON on standard output at the end");
     command->callback([arguments, resume, &chosen] {
         const ResumeChoice choice = resume->count() > 0 ? parse_resume(arguments->resume) : ResumeChoice{};

@@ -48,6 +48,9 @@ std::string integer_hint(const Key& key, const Entry& entry) {
     }
     if (const auto* text = std::get_if<std::string>(&entry.value)) {
         const std::optional<i64> plain = parse_integer(*text);
+        if (!plain && !text->empty() && text->find_first_not_of("+-_0123456789") == std::string::npos) {
+            return advice + ", at most 9_223_372_036_854_775_807";
+        }
         return plain ? fmt::format("{} without quotes: {}", advice, group_digits(*plain))
                      : fmt::format("{}, without unit or suffix, as in 1_000_000", advice);
     }
@@ -82,6 +85,10 @@ Problem out_of_range(const Key& key, double value, const std::string& shown) {
     if (low && high) {
         return std::nullopt;
     }
+    if (low && bounds_hint(key).find('<') == std::string::npos) {  // a bound that the reference does not show
+        return fmt::format("{} is out of range; would be right: at most {}{}", shown,
+                           group_digits(static_cast<i64>(limits.high)), unit_text(key));
+    }
     return fmt::format("{} is out of range; would be right:{}{}", shown, bounds_hint(key), unit_text(key));
 }
 
@@ -93,6 +100,9 @@ Problem assign_integer(const Key& key, const Entry& entry, Integer& target) {
     }
     if (!entry.plain_digits) {
         return fmt::format("{} is not decimal; would be right: {}", entry.raw, group_digits(*value));
+    }
+    if (*value == 0 && entry.raw.starts_with('-')) {
+        return fmt::format("{} has a sign that means nothing; would be right: 0", entry.raw);
     }
     if (!fault_active("config_range")) {
         if (Problem problem = out_of_range(key, static_cast<double>(*value), fmt::format("{}", *value))) {
@@ -249,6 +259,19 @@ const Key* add_unknown(const Entry& entry, Faults& faults) {
     if (entry.section.empty() && std::find(sections.begin(), sections.end(), entry.key) != sections.end()) {
         faults.add(entry.where, entry.key,
                    fmt::format("is a section, not a key; would be right: a header [{}]", entry.key));
+        return nullptr;
+    }
+    if (const auto* table = std::get_if<OtherValue>(&entry.value); table != nullptr && table->kind == "a table") {
+        faults.add(
+            entry.where, entry.full_name(),
+            fmt::format("a table inside [{}]; would be right: sections stand alone, and their keys have no dot: a "
+                        "header [section], then key = value",
+                        entry.section));
+        return nullptr;
+    }
+    if (entry.key == "include") {
+        faults.add(entry.where, entry.full_name(),
+                   "not a key of a section; would be right: include above the first section of a file");
         return nullptr;
     }
     const Key* key = meant(entry);

@@ -52,6 +52,7 @@ RunConfig parse_run(const ParseInput& input) {
     resolve_mesh(resolution);
     resolve_batch(resolution);
     resolve_schedule(resolution);
+    resolve_size(resolution);
     resolve_run_section(resolution);
     faults.throw_if_any();
     run.resolved_toml = resolved_text(resolution);

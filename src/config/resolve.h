@@ -30,6 +30,7 @@ void resolve_model(Resolution& r);
 void resolve_mesh(Resolution& r);
 void resolve_batch(Resolution& r);  // global = micro x accumulation x data; sequence, rows of logits
 void resolve_schedule(Resolution& r);
+void resolve_size(Resolution& r);  // extents whose products pass 64 bits
 void resolve_run_section(Resolution& r);
 
 // Every key with its final value and where it came from; parses back to the same values. Keys without effect stand as

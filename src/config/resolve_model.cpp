@@ -139,6 +139,32 @@ void resolve_model(Resolution& r) {
     check_divides(r, "model.ffn_hidden", m.ffn_hidden, "parallel.tensor", p.tensor, "equal columns on each rank");
 }
 
+void resolve_size(Resolution& r) {
+    const ModelConfig& m = r.run.model;
+    const TrainConfig& t = r.run.train;
+    if (!r.sound({"model.layers", "model.hidden", "model.ffn_hidden", "model.vocab", "model.vocab_multiple",
+                  "model.sequence", "train.micro_batch", "train.sequence", "train.logits_rows"})) {
+        return;
+    }
+    const auto f = [](i64 extent) { return static_cast<double>(extent); };
+    const double block = 4 * f(m.hidden) * f(m.hidden) + 2 * f(m.hidden) * f(m.ffn_hidden);
+    const double weights = f(m.layers) * block + f(m.hidden) * (2 * f(m.padded_vocab) + f(m.sequence));
+    const double kept = f(m.layers) * f(t.micro_batch) * f(t.sequence) * (20 * f(m.hidden) + 4 * f(m.ffn_hidden));
+    // Weight, gradient and two moments in fp64 are 32 bytes; the ledger adds such lines in 64 bits.
+    constexpr double most = 1e18 / 32;
+    if (weights > most) {
+        r.fault("model.hidden", fmt::format("layers {}, hidden {}, ffn_hidden {} and vocab {} make {:.3g} parameters, "
+                                            "more than 64-bit sizes can count; would be right: at most {:.3g}",
+                                            m.layers, m.hidden, m.ffn_hidden, m.vocab, weights, most));
+    }
+    if (kept > most || f(t.logits_rows) * f(m.padded_vocab) > most) {
+        r.fault("train.micro_batch",
+                fmt::format("micro_batch {} x sequence {} in {} layers of hidden {} (or logits_rows {} x vocab {}) are "
+                            "more numbers than 64-bit sizes can count; would be right: smaller extents",
+                            t.micro_batch, t.sequence, m.layers, m.hidden, t.logits_rows, m.vocab));
+    }
+}
+
 void resolve_mesh(Resolution& r) {
     ParallelConfig& p = r.run.parallel;
     if (!r.sound({"parallel.pipeline", "parallel.data", "parallel.context", "parallel.expert", "parallel.tensor"})) {

@@ -6,6 +6,7 @@
 #include "kernels/common/fault.h"
 
 #include "src/base/error.h"
+#include "src/base/text.h"
 #include "src/config/schema.h"
 
 namespace ogrom {
@@ -29,7 +30,20 @@ RunConfig parse_saved(const std::string& saved_toml, const RunConfig& current) {
     }
 }
 
-std::string text_of(const Key& key, const ResumeChange& change) {
+// The line that would allow every change of this resume at once.
+std::string permission_for(const std::vector<ResumeChange>& changes, std::vector<std::string> names) {
+    for (const ResumeChange& change : changes) {
+        if (!change.allowed && find_key(change.key)->on_resume == OnResume::by_permission) {
+            names.push_back(change.key);
+        }
+    }
+    for (std::string& name : names) {
+        name = quote(name);
+    }
+    return fmt::format("checkpoint.allow_changed = [{}]", join(names, ", "));
+}
+
+std::string text_of(const Key& key, const ResumeChange& change, const std::string& permission) {
     const std::string differs =
         fmt::format("{}: {} in the checkpoint, {} in the run file", change.key, change.saved, change.current);
     if (key.on_resume == OnResume::fixed) {
@@ -38,8 +52,8 @@ std::string text_of(const Key& key, const ResumeChange& change) {
     if (change.allowed) {
         return fmt::format("{}; {} is used (checkpoint.allow_changed)", differs, change.current);
     }
-    return fmt::format("{}; would be right: {}, or checkpoint.allow_changed = [\"{}\"] to go on with {}", differs,
-                       change.saved, change.key, change.current);
+    return fmt::format("{}; would be right: {}, or {} to go on with {}", differs, change.saved, permission,
+                       change.current);
 }
 
 }  // namespace
@@ -59,9 +73,12 @@ std::vector<ResumeChange> resume_changes(const std::string& saved_toml, const Ru
         if (change.saved != change.current) {
             change.allowed = key.on_resume == OnResume::by_permission &&
                              std::find(allow.begin(), allow.end(), change.key) != allow.end();
-            change.text = text_of(key, change);
             changes.push_back(change);
         }
+    }
+    const std::string permission = permission_for(changes, allow);
+    for (ResumeChange& change : changes) {
+        change.text = text_of(*find_key(change.key), change, permission);
     }
     return changes;
 }

@@ -88,7 +88,8 @@ std::string section_at(const std::vector<std::string>& lines, std::size_t number
     for (std::size_t i = std::min(number, lines.size()); i > 0; --i) {
         const std::string line = trim(lines[i - 1]);
         if (line.starts_with('[') && line.find(']') != std::string::npos) {
-            return trim(line.substr(1, line.find(']') - 1));
+            const std::size_t first = line.find_first_not_of('[');
+            return trim(line.substr(first, line.find(']') - first));
         }
     }
     return "";
@@ -282,12 +283,16 @@ void read_override(const std::string& argument, i64 index, std::vector<Entry>& e
     }
     const std::size_t dot = name.find('.');
     Entry entry;
-    entry.section = dot == std::string::npos ? "" : name.substr(0, dot);
-    entry.key = dot == std::string::npos ? name : name.substr(dot + 1);
+    entry.section = dot == std::string::npos ? "" : trim(name.substr(0, dot));
+    entry.key = dot == std::string::npos ? name : trim(name.substr(dot + 1));
+    if (entry.key.empty() || (entry.section.empty() && dot != std::string::npos)) {
+        faults.add(where, argument, "no key; would be right: --set section.key=value");
+        return;
+    }
     entry.raw = trim(std::string_view(argument).substr(equals + 1));
     entry.where = where;
     entry.layer = override_layer + index;
-    set_value(entry.raw, find_key(name), entry);
+    set_value(entry.raw, find_key(entry.section, entry.key), entry);
     entries.push_back(entry);
 }
 

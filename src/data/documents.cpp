@@ -1,6 +1,7 @@
 #include "src/data/documents.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fmt/core.h>
 
 #include "kernels/common/error.h"
@@ -70,6 +71,19 @@ std::vector<InputFile> list_inputs(const std::vector<std::string>& paths, InputF
     return files;
 }
 
+void refuse_output_over_input(const std::vector<InputFile>& files, const std::vector<std::string>& outputs) {
+    for (const auto& output : outputs) {
+        if (!file_exists(output)) {
+            continue;
+        }
+        for (const auto& file : files) {
+            std::error_code absent;
+            require(!std::filesystem::equivalent(file.path, output, absent), ExitCode::usage,
+                    fmt::format("{} would be overwritten while it is an input; give another --out", file.path));
+        }
+    }
+}
+
 DocumentReader::DocumentReader(std::vector<InputFile> files, DocumentOptions options)
     : files_(std::move(files)), options_(std::move(options)) {}
 
@@ -86,7 +100,9 @@ bool DocumentReader::open_next() {
     file_ = MappedFile(current_.path, MappedFile::Access::sequential);
     open_ = true;
     require(!looks_like_utf16(file_.view()), ExitCode::data,
-            current_.path + ": UTF-16 text; convert it first: iconv -f UTF-16 -t UTF-8");
+            current_.path +
+                ": UTF-16 text, or no text at all; convert it first (iconv -f UTF-16 -t UTF-8), or leave "
+                "it out");
     at_ = file_.view().starts_with(byte_order_mark) ? static_cast<i64>(byte_order_mark.size()) : 0;
     return true;
 }

@@ -38,6 +38,8 @@ struct InputFile {
 // Folders are walked in sorted order; names that start with '.' inside them are left out. Throws Error(data) for what
 // is not there.
 std::vector<InputFile> list_inputs(const std::vector<std::string>& paths, InputFormat format);
+// Error(usage) when a file to be written is one of those to be read: the user's text would be lost.
+void refuse_output_over_input(const std::vector<InputFile>& files, const std::vector<std::string>& outputs);
 
 class DocumentReader {
 public:

@@ -90,6 +90,10 @@ bool held_out(const IngestOptions& options, const std::string& text) {
 void check(const IngestOptions& options) {
     require(options.valid_fraction >= 0 && options.valid_fraction < 1, ExitCode::usage,
             fmt::format("--valid-fraction {}: must be at least 0 and below 1", options.valid_fraction));
+    for (const auto& prefix : {options.prefix, options.valid_prefix}) {
+        require(!prefix.ends_with('/'), ExitCode::usage,
+                fmt::format("{} names a folder; give the prefix of the files in it, as in {}text", prefix, prefix));
+    }
     require(options.valid_prefix != options.prefix, ExitCode::usage,
             "--valid-out and --out must be different prefixes");
 }
@@ -100,6 +104,13 @@ IngestReport ingest(const IngestOptions& options, const std::function<void(i64, 
     check(options);
     const Tokenizer tokenizer = Tokenizer::load(options.tokenizer);
     auto files = list_inputs(options.inputs, options.documents.format);
+    const std::string valid_prefix = options.valid_prefix.empty() ? options.prefix + "-valid" : options.valid_prefix;
+    for (const auto* ending : {".bin", ".idx", ".json"}) {
+        refuse_output_over_input(files, {options.prefix + ending});
+        if (options.valid_fraction > 0) {
+            refuse_output_over_input(files, {valid_prefix + ending});
+        }
+    }
     IngestReport report;
     report.notes = tokenizer.report();
     report.files = static_cast<i64>(files.size());
@@ -107,7 +118,6 @@ IngestReport ingest(const IngestOptions& options, const std::function<void(i64, 
         report.bytes += file.bytes;
     }
     const int threads = options.threads > 0 ? options.threads : omp_get_max_threads();
-    const std::string valid_prefix = options.valid_prefix.empty() ? options.prefix + "-valid" : options.valid_prefix;
     TokenSetWriter train(options.prefix, tokenizer, options.tokenizer);
     std::unique_ptr<TokenSetWriter> valid;
     if (options.valid_fraction > 0) {

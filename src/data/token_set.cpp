@@ -30,6 +30,21 @@ T load(const char* bytes) {
     fail(ExitCode::data, prefix + ".idx: " + what);
 }
 
+// What to do about a set that is not there: most often the name of one of its files, or a text, was given.
+std::string no_set(const std::string& prefix) {
+    for (const std::string_view ending : {".idx", ".bin", ".json"}) {
+        const std::string shorter = prefix.substr(0, prefix.size() - std::min(ending.size(), prefix.size()));
+        if (prefix.ends_with(ending) && file_exists(shorter + ".idx")) {
+            return fmt::format("{}.idx does not exist; give the prefix of the token set without the ending: {}", prefix,
+                               shorter);
+        }
+    }
+    return fmt::format(
+        "{}.idx does not exist: no token set has this prefix; make one: ogrom data --input TEXT... "
+        "--tokenizer byte --out PREFIX",
+        prefix);
+}
+
 }  // namespace
 
 void fail_bad_id(const std::string& prefix, i64 document, i64 position, i64 id, i64 vocab) {
@@ -40,6 +55,9 @@ void fail_bad_id(const std::string& prefix, i64 document, i64 position, i64 id, 
 }
 
 TokenSet::TokenSet(const std::string& prefix) : prefix_(prefix) {
+    if (!file_exists(prefix + ".idx")) {
+        fail(ExitCode::data, no_set(prefix));
+    }
     index_ = MappedFile(prefix + ".idx", MappedFile::Access::sequential);
     ids_ = MappedFile(prefix + ".bin", MappedFile::Access::random);
     read_header();
@@ -152,7 +170,10 @@ void TokenSet::read_record() {
         record.bytes = json.at("bytes").get<i64>();
         record.index_bytes = json.at("index_bytes").get<i64>();
     } catch (const nlohmann::json::exception& error) {
-        fail(ExitCode::data, path + ": " + error.what());
+        fail(ExitCode::data,
+             fmt::format("{}: not the record of a token set ({}); make the set again with `ogrom data`, "
+                         "or give a prefix whose .json does not exist",
+                         path, error.what()));
     }
     if (record.documents != documents_ || record.tokens != tokens_ || record.bytes != ids_.size() ||
         record.index_bytes != index_.size()) {

@@ -195,10 +195,7 @@ void read_merges(const Json& merges, const std::string& path, VocabBuilder& buil
     }
 }
 
-}  // namespace
-
-Tokenizer load_tokenizer_json(const std::string& path) {
-    const Json json = parse_file(path);
+Tokenizer tokenizer_of(const Json& json, const std::string& path) {
     check_top(json, path);
     const Json& model = json["model"];
     const std::string where = path + ": model";
@@ -222,6 +219,17 @@ Tokenizer load_tokenizer_json(const std::string& path) {
     read_merges(model["merges"], path, builder);
     read_added(json.value("added_tokens", Json::array()), path, builder);
     return builder.build();
+}
+
+}  // namespace
+
+Tokenizer load_tokenizer_json(const std::string& path) {
+    const Json json = parse_file(path);
+    try {
+        return tokenizer_of(json, path);
+    } catch (const Json::exception& error) {  // a value of another type than its key takes
+        refuse(path, error.what());
+    }
 }
 
 Tokenizer load_vocab_and_merges(const std::string& vocab_path, const std::string& merges_path) {

@@ -182,10 +182,14 @@ std::vector<std::pair<std::string, i64>> WordCounts::sorted() const {
     return words;
 }
 
-TrainedBpe train_bpe(const WordCounts& words, i64 vocab, i64 min_count, const std::function<void(i64)>& progress) {
+void check_vocab_size(i64 vocab) {
     require(vocab >= smallest_vocab && vocab <= (i64{1} << 24), ExitCode::usage,
             fmt::format("a vocabulary of {} entries; at least 257 (256 bytes and <|endoftext|>) and at most 16777216",
                         vocab));
+}
+
+TrainedBpe train_bpe(const WordCounts& words, i64 vocab, i64 min_count, const std::function<void(i64)>& progress) {
+    check_vocab_size(vocab);
     TrainedBpe trained;
     for (const unsigned char byte : bytes_by_symbol()) {
         trained.texts.emplace_back(1, static_cast<char>(byte));

@@ -35,6 +35,9 @@ struct TrainedBpe {
     std::vector<AddedToken> added;
 };
 
+// Error(usage) outside 257 .. 2^24: before the text is read.
+void check_vocab_size(i64 vocab);
+
 // `vocab` >= 257 counts bytes and <|endoftext|>. Stops early, with fewer entries, when no pair occurs `min_count`
 // times. `progress` (may be empty) is called with the number of merges made.
 TrainedBpe train_bpe(const WordCounts& words, i64 vocab, i64 min_count, const std::function<void(i64)>& progress);

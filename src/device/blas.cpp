@@ -3,6 +3,9 @@
 #include <cblas.h>
 #include <omp.h>
 
+#include "kernels/ops/attention.h"
+#include "kernels/ops/matmul.h"
+
 namespace ogrom {
 namespace {
 
@@ -32,6 +35,10 @@ std::string set_threads(int threads) {
 
 std::string blas_description() {
     return std::string(openblas_get_config()) + " (" + parallel_name() + ")";
+}
+
+std::string kernel_choice() {
+    return std::string("products ") + ops::matmul_backend() + ", attention " + ops::attention_backend();
 }
 
 }  // namespace ogrom

@@ -11,4 +11,7 @@ std::string set_threads(int threads);
 // Library, version and threading model in words, for the log and provenance.
 std::string blas_description();
 
+// Which kernels compute here, in words: the bits of a run depend on them. Stored in provenance and in every checkpoint.
+std::string kernel_choice();
+
 }  // namespace ogrom

@@ -105,17 +105,18 @@ i64 free_memory() {
     return std::min(kib_line("/proc/meminfo", "MemAvailable"), cgroup_left());
 }
 
-int usable_cores() {
+std::string affinity_mask() {
+    const auto cores = static_cast<std::size_t>(std::max<long>(1, sysconf(_SC_NPROCESSORS_CONF)));
     cpu_set_t set;
     CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof set, &set) == 0) {
-        return std::max(1, CPU_COUNT(&set));
+    const bool known = sched_getaffinity(0, sizeof set, &set) == 0;
+    std::string mask(cores, '0');
+    for (std::size_t core = 0; core < cores; ++core) {
+        if (!known || (core < CPU_SETSIZE && CPU_ISSET(core, &set))) {
+            mask[core] = '1';
+        }
     }
-    return node_cores();
-}
-
-int node_cores() {
-    return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+    return mask;
 }
 
 double seconds_since_launch() {

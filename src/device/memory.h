@@ -1,5 +1,7 @@
 // What this process holds and what the machine still has, in bytes. Linux: /proc and the cgroup of the process.
 #pragma once
+#include <string>
+
 #include "kernels/common/extents.h"
 
 namespace ogrom {
@@ -21,9 +23,8 @@ void reset_peak();
 // Bytes that may still be taken: the smaller of MemAvailable and what the cgroup limits leave.
 i64 free_memory();
 
-// Processor cores that this process may run on (its affinity), and those of the machine.
-int usable_cores();
-int node_cores();
+// Processor cores that this process may run on: '1' at each of them, '0' elsewhere, as long as the machine has cores.
+std::string affinity_mask();
 
 // Seconds since the kernel started this process (10 ms steps): launch time includes loading and MPI.
 double seconds_since_launch();

@@ -1,7 +1,9 @@
 // The device of this rank and the threads that serve it. Takes the rank's place on its node, not the global rank.
 #pragma once
 #include <string>
+#include <vector>
 
+#include "kernels/common/extents.h"
 #include "kernels/common/stream.h"
 
 namespace ogrom {
@@ -14,8 +16,9 @@ struct Device {
 // `wanted`: auto | cpu | cuda. CUDA in a build without it is a configuration error.
 Device select_device(const std::string& wanted, int node_rank);
 
-// Threads of a rank: `wanted` when > 0, else the cores this process may use, divided by the ranks of the node unless
-// the launcher has already bound each rank to cores of its own.
-int choose_threads(long wanted, int usable_cores, int node_cores, int node_ranks);
+// Threads of a rank: `wanted` when > 0, else this rank's share of the cores that the ranks of its node may use together
+// (`node_masks`, one per rank, as affinity_mask() gives them): the same rule for ranks that the launcher bound to cores of
+// their own, that share a whole machine, or that share a part of it. Never more than the rank's own cores (`mask`).
+int choose_threads(i64 wanted, const std::string& mask, const std::vector<std::string>& node_masks);
 
 }  // namespace ogrom

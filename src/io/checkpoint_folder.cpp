@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "src/io/checkpoint.h"
+#include "src/io/lease.h"
 #include "src/io/manifest.h"
 
 namespace ogrom {
@@ -22,11 +23,6 @@ namespace {
 
 constexpr std::string_view temporary_mark = ".tmp-";
 constexpr i64 foreign_stale_s = 24 * 3600;
-
-std::string host_name() {
-    char name[256] = {};
-    return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
-}
 
 std::vector<std::pair<i64, std::string>> step_folders(const std::string& directory) {
     std::vector<std::pair<i64, std::string>> found;

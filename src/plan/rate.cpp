@@ -1,6 +1,8 @@
 #include "src/plan/rate.h"
 
 #include <algorithm>
+#include <fmt/format.h>
+#include <vector>
 
 #include "kernels/ops/matmul.h"
 
@@ -47,6 +49,35 @@ double measure_matmul_rate(Stream stream) {
     }
     OGROM_ASSERT(y[0] == T(0.125 * k));
     return 2.0 * m * n * k / best_s;
+}
+
+namespace {
+
+double reduce_seconds(Communicator& dp, std::vector<float>& data, std::vector<float>& scratch, ReduceOrder order) {
+    double best = 1e30;
+    for (int repetition = 0; repetition < 3; ++repetition) {
+        dp.barrier("order cost").wait();
+        const Timer timer;
+        dp.all_reduce(data.data(), static_cast<i64>(data.size()), Dtype::fp32, ReduceOp::sum, order, scratch.data(),
+                      "order cost")
+            .wait();
+        best = std::min(best, timer.seconds());
+    }
+    return best;
+}
+
+}  // namespace
+
+std::string order_cost(Communicator& dp, i64 elements) {
+    if (dp.size() == 1) {
+        return {};
+    }
+    std::vector<float> data(static_cast<std::size_t>(elements));
+    std::vector<float> scratch(static_cast<std::size_t>(fixed_order_scratch(elements, dp.size())));
+    const double any = reduce_seconds(dp, data, scratch, ReduceOrder::any);
+    const double fixed = reduce_seconds(dp, data, scratch, ReduceOrder::fixed);
+    return fmt::format("numerics.deterministic: a bucket takes {:.2f} ms in rank order, {:.2f} ms in any order ({:.2f}x)",
+                       fixed * 1e3, any * 1e3, fixed / any);
 }
 
 template double measure_matmul_rate<float>(Stream);

@@ -3,6 +3,20 @@
 #include "src/device/buffer.h"
 
 namespace ogrom {
+namespace {
+
+std::vector<ActionList> cut_into_passes(const ActionList& schedule) {
+    std::vector<ActionList> passes(1);
+    for (const Action& action : schedule) {
+        if (!passes.back().empty() && passes.back().back().kind == ActionKind::backward) {
+            passes.emplace_back();
+        }
+        passes.back().push_back(action);
+    }
+    return passes;
+}
+
+}  // namespace
 
 template <class T>
 Engine<T>::Engine(const RunConfig& run_, const Decisions& decisions_, const Ledger& ledger, Communicator& dp_,
@@ -13,7 +27,7 @@ Engine<T>::Engine(const RunConfig& run_, const Decisions& decisions_, const Ledg
       table(make_parameters(run.model, dtype_of<T>())),
       layout(table, decisions.span),
       ranges(make_update_ranges(layout, run.optimizer.weight_decay)),
-      schedule(make_schedule(1, 0, decisions.micro_batches)),
+      passes(cut_into_passes(make_schedule(1, 0, decisions.micro_batches))),
       arena(ledger, node_ranks),
       weights(arena.take<T>("weights")),
       gradients(arena.take<T>("gradients")),
@@ -35,6 +49,7 @@ StageHooks Engine<T>::make_hooks(GradientHook<T> hook) {
             hook(step, first, last, gradients);
         }
         reducer.ready(first, last);
+        dp.progress();  // of a stop vote: the reducer moves only what it has issued itself
     };
     return hooks;
 }

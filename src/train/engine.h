@@ -40,7 +40,7 @@ public:
     const ParameterTable table;
     const ParameterLayout layout;
     const std::vector<UpdateRange> ranges;
-    const ActionList schedule;
+    const std::vector<ActionList> passes;  // the schedule, cut after each backward pass
     Arena arena;
     const std::span<T> weights, gradients, moment1, moment2;  // [layout.size()]; a moment may be empty
     GradientReducer<T> reducer;

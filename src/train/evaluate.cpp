@@ -33,7 +33,7 @@ SamplePart evaluation_part(i64 samples, int ranks, int rank) {
 }
 
 template <class T>
-Evaluation evaluate(Engine<T>& engine, const Sampler& valid, i64 wanted_samples) {
+std::optional<Evaluation> evaluate(Engine<T>& engine, const Sampler& valid, i64 wanted_samples, StopVote& vote) {
     const StageExtents& extents = engine.decisions.extents;
     Evaluation result;
     result.samples = evaluation_samples(valid, wanted_samples);
@@ -41,10 +41,20 @@ Evaluation evaluate(Engine<T>& engine, const Sampler& valid, i64 wanted_samples)
     Batch batch = make_batch(extents.micro_batch, extents.sequence);
     double loss_sum = 0;
     i64 targets = 0;
-    for (i64 first = part.first; first < part.last; first += extents.micro_batch) {
+    // As many rounds on every rank, for the votes; a part may be one round shorter than another.
+    const i64 rounds = ceil_div(ceil_div(result.samples, i64{engine.dp.size()}), extents.micro_batch);
+    for (i64 round = 0; round < rounds; ++round) {
+        if (vote.heard()) {
+            return std::nullopt;
+        }
+        const i64 first = part.first + round * extents.micro_batch;
+        if (first >= part.last) {
+            continue;
+        }
         fill_rows(valid, first, std::min(part.last, first + extents.micro_batch), batch);
         loss_sum += engine.stage.evaluate(engine.stream, batch);
         targets += batch.unmasked;
+        engine.dp.progress();  // of the vote
     }
     result.targets = agree_sum(engine.dp, targets, "evaluation targets");
     const double sum = agree_sum(engine.dp, loss_sum, "evaluation loss");
@@ -53,7 +63,7 @@ Evaluation evaluate(Engine<T>& engine, const Sampler& valid, i64 wanted_samples)
     return result;
 }
 
-template Evaluation evaluate<float>(Engine<float>&, const Sampler&, i64);
-template Evaluation evaluate<double>(Engine<double>&, const Sampler&, i64);
+template std::optional<Evaluation> evaluate<float>(Engine<float>&, const Sampler&, i64, StopVote&);
+template std::optional<Evaluation> evaluate<double>(Engine<double>&, const Sampler&, i64, StopVote&);
 
 }  // namespace ogrom

@@ -1,7 +1,10 @@
 // Loss on held-out samples: each of them once, whatever the number of ranks and the micro-batch.
 #pragma once
+#include <optional>
+
 #include "src/data/sampler.h"
 #include "src/train/engine.h"
+#include "src/train/stop_vote.h"
 
 namespace ogrom {
 
@@ -20,8 +23,8 @@ struct SamplePart {
 };
 SamplePart evaluation_part(i64 samples, int ranks, int rank);
 
-// Collective over dp; no dropout, nothing is changed. Equal on all ranks.
+// Collective over dp; no dropout, nothing is changed. Equal on all ranks; none when they agreed to stop on the way.
 template <class T>
-Evaluation evaluate(Engine<T>& engine, const Sampler& valid, i64 wanted_samples);
+std::optional<Evaluation> evaluate(Engine<T>& engine, const Sampler& valid, i64 wanted_samples, StopVote& vote);
 
 }  // namespace ogrom

@@ -19,8 +19,13 @@ std::string checkpoints_of(const RunConfig& run) {
     return join_path(run.run.output, "checkpoints");
 }
 
-void open_run_folder(const RunConfig& run, Resume resume) {
+Lease open_run_folder(const RunConfig& run, Resume resume) {
     const std::string& folder = run.run.output;
+    make_directories(folder);
+    Lease lease(folder);
+    if (!lease.replaced().empty()) {
+        log_info("{}", lease.replaced());
+    }
     // What a refused run leaves (the folder, its log) is no run yet.
     const bool holds_run = file_exists(join_path(folder, "run.toml")) ||
                            file_exists(join_path(folder, "metrics.csv")) || file_exists(checkpoints_of(run));
@@ -29,7 +34,7 @@ void open_run_folder(const RunConfig& run, Resume resume) {
              fmt::format("{} holds a run already: continue it with --resume, or choose another run.name or run.output",
                          folder));
     }
-    make_directories(folder);
+    return lease;
 }
 
 void archive(const RunConfig& run, const std::string& provenance_json) {

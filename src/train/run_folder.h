@@ -3,6 +3,7 @@
 #include <string>
 
 #include "src/config/run.h"
+#include "src/io/lease.h"
 
 namespace ogrom {
 
@@ -17,8 +18,9 @@ ResumeChoice parse_resume(const std::string& value);
 
 std::string checkpoints_of(const RunConfig& run);
 
-// Makes the folder; refuses with Error(usage) one that holds a run already when nothing is to be resumed.
-void open_run_folder(const RunConfig& run, Resume resume);
+// Makes the folder and takes its lease, to be kept while the run writes; refuses with Error(usage) a folder that
+// another process writes to, and one that holds a run already when nothing is to be resumed.
+Lease open_run_folder(const RunConfig& run, Resume resume);
 
 // The resolved run file and the provenance, before step 1.
 void archive(const RunConfig& run, const std::string& provenance_json);

@@ -7,6 +7,7 @@
 #include "src/base/log.h"
 #include "src/comm/mpi_library.h"
 #include "src/data/token_set.h"
+#include "src/device/arena.h"
 #include "src/device/blas.h"
 #include "src/device/memory.h"
 #include "src/io/checkpoint_write.h"
@@ -39,12 +40,25 @@ std::string command_line() {
     return text;
 }
 
+// Threads of this rank, from the cores that all ranks of its host may use. Collective.
+int threads_of(Session& session, const RunConfig& run) {
+    const std::string mine = affinity_mask();
+    std::vector<std::string> here;
+    for (const std::string& text : gather_text(session.world(), session.host() + " " + mine, "cores")) {
+        const std::size_t blank = text.rfind(' ');
+        if (text.substr(0, blank) == session.host()) {
+            here.push_back(text.substr(blank + 1));
+        }
+    }
+    return choose_threads(run.run.threads, mine, here);
+}
+
 }  // namespace
 
 Workplace prepare_workplace(Session& session, const RunConfig& run, const Mesh& mesh) {
     Workplace place;
     place.device = select_device(run.run.device, session.node_rank());
-    place.threads = choose_threads(run.run.threads, usable_cores(), node_cores(), session.node_size());
+    place.threads = threads_of(session, run);
     const std::string warning = set_threads(place.threads);
     if (!warning.empty() && session.rank() == 0) {
         log_warning("{}", warning);
@@ -53,10 +67,16 @@ Workplace prepare_workplace(Session& session, const RunConfig& run, const Mesh& 
     place.matmul_rate =
         run.numerics.compute == Dtype::fp64 ? measure_matmul_rate<double>(stream) : measure_matmul_rate<float>(stream);
     place.decisions = decide(run, mesh.shape, mesh.place, place.threads);
+    if (run.numerics.deterministic && mesh.shape.dp > 1) {
+        place.decisions.reasons.push_back(order_cost(*mesh.dp, place.decisions.bucket_elements));
+    }
     place.ledger = make_ledger(run, mesh.shape, place.decisions);
     add_host_lines(place.ledger, run, mesh, place.decisions);
     place.ledger.add("libraries", Tier::baseline, resident_memory().anonymous,
                      "measured: MPI, BLAS, HDF5, index of the data, thread stacks");
+    // Every rank of the machine looks at what is free before any of them takes its share.
+    require_fit(place.ledger, session.node_size(), free_memory());
+    session.world().barrier("memory looked at").wait();
     reset_peak();
     return place;
 }
@@ -72,10 +92,11 @@ SavedTexts describe_run(Session& session, const RunConfig& run, const Mesh& mesh
     input.mesh = fmt::format("pp={} dp={} cp={} ep={} tp={}", shape.pp, shape.dp, shape.cp, shape.ep, shape.tp);
     input.hosts = gather_text(session.world(), session.host(), "hosts");
     input.ranks = session.size();
-    input.threads = choose_threads(run.run.threads, usable_cores(), node_cores(), session.node_size());
+    input.threads = threads_of(session, run);
     input.mpi_library = mpi_library();
     input.seed = run.train.seed;
     input.extra.emplace_back("blas", blas_description());
+    input.extra.emplace_back("kernels", kernel_choice());
     texts.provenance_json = provenance_json(input);
     return texts;
 }

@@ -4,6 +4,7 @@
 #include "src/train/step.h"
 
 #include <cmath>
+#include <optional>
 
 #include "src/device/buffer.h"
 #include "src/optim/clip.h"
@@ -13,9 +14,29 @@
 #include "src/train/update.h"
 
 namespace ogrom {
+namespace {
+
+// The sum of losses; none when the ranks agreed to stop at one of the micro-batches after the first.
+template <class T>
+std::optional<double> run_micro_batches(Engine<T>& engine, std::span<const Batch> batches,
+                                        const typename Stage<T>::StepInfo& info, StopVote* vote) {
+    double loss_sum = 0;
+    for (std::size_t pass = 0; pass < engine.passes.size(); ++pass) {
+        const bool last = pass + 1 == engine.passes.size();
+        // The last one is not left any more: its buckets go out while it runs, and the step ends with it.
+        if (vote != nullptr && !last && vote->heard()) {
+            return std::nullopt;
+        }
+        const auto before_backward = [&](i64, bool) { engine.reducer.begin(last); };
+        loss_sum += execute(engine.stream, engine.stage, engine.passes[pass], batches, info, before_backward);
+    }
+    return loss_sum;
+}
+
+}  // namespace
 
 template <class T>
-StepResult train_step(Engine<T>& engine, std::span<const Batch> batches, i64 targets) {
+StepResult train_step(Engine<T>& engine, std::span<const Batch> batches, i64 targets, StopVote* vote) {
     StepResult result;
     // loss = sum over unmasked targets of the whole global batch / their number, however the batch is cut.
     const double scale = loss_scale(batches, targets, engine.dp.size());
@@ -23,14 +44,17 @@ StepResult train_step(Engine<T>& engine, std::span<const Batch> batches, i64 tar
     // gradients: zero; weights: full on all ranks, equal; moments: of the last update
 
     const typename Stage<T>::StepInfo info{scale, engine.run.train.seed, engine.step, true};
-    const auto before_backward = [&](i64, bool last) { engine.reducer.begin(last); };
-    const double loss_sum = execute(engine.stream, engine.stage, engine.schedule, batches, info, before_backward);
+    const std::optional<double> loss_sum = run_micro_batches(engine, batches, info, vote);
+    if (!loss_sum) {
+        result.stopped = true;
+        return result;
+    }
     // gradients: this rank's sums of d loss / d weight; buckets of the last micro-batch are under way over dp
 
     engine.reducer.finish();
     // gradients: summed over dp, equal on all ranks
 
-    result.loss = agree_loss(engine.dp, loss_sum, targets);
+    result.loss = agree_loss(engine.dp, *loss_sum, targets);
     result.norm = global_norm<T>(engine.stream, engine.gradients, engine.layout);
     result.clip = clip_factor(result.norm, engine.run.optimizer.clip_norm);
     result.lr = learning_rate(engine.run.optimizer, engine.run.train.steps, schedule_step(engine));
@@ -51,7 +75,7 @@ StepResult train_step(Engine<T>& engine, std::span<const Batch> batches, i64 tar
     return result;
 }
 
-template StepResult train_step<float>(Engine<float>&, std::span<const Batch>, i64);
-template StepResult train_step<double>(Engine<double>&, std::span<const Batch>, i64);
+template StepResult train_step<float>(Engine<float>&, std::span<const Batch>, i64, StopVote*);
+template StepResult train_step<double>(Engine<double>&, std::span<const Batch>, i64, StopVote*);
 
 }  // namespace ogrom

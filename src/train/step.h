@@ -4,6 +4,7 @@
 
 #include "src/data/batch.h"
 #include "src/train/engine.h"
+#include "src/train/stop_vote.h"
 
 namespace ogrom {
 
@@ -24,11 +25,13 @@ struct StepResult {
     double lr = 0;
     bool skipped = false;       // not finite: nothing was updated
     NonFiniteReport nonfinite;  // who had it first, where that is known
+    bool stopped = false;       // left at a micro-batch: no step was made, the other fields say nothing
 };
 
 // Comes in: this rank's micro-batches [B, T]; targets from agree_control. Goes out: weights and moments of one more
-// update, engine.step one more; the result is the same on all ranks. A non-finite loss or norm updates nothing.
+// update, engine.step one more; the result is the same on all ranks. A non-finite loss or norm updates nothing. With a
+// vote the step can be left between two micro-batches: weights, moments and engine.step are as before it then.
 template <class T>
-StepResult train_step(Engine<T>& engine, std::span<const Batch> batches, i64 targets);
+StepResult train_step(Engine<T>& engine, std::span<const Batch> batches, i64 targets, StopVote* vote = nullptr);
 
 }  // namespace ogrom

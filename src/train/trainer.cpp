@@ -13,9 +13,12 @@ namespace ogrom {
 
 template <class T>
 Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& options, GradientHook<T> hook)
-    : session_(session), run_(run), options_(options) {
+    : session_(session),
+      run_(run),
+      options_(options),
+      mesh_(make_mesh(session_, run_.parallel)),
+      vote_(*mesh_.dp, [this] { return session_.stop_requested() || out_of_time(0); }) {
     session_.set_phase(Phase::plan, 0);
-    mesh_ = make_mesh(session_, run_.parallel);
     open();
     sampler_ = std::make_unique<Sampler>(run_.data, run_.train.sequence, run_.model.vocab, SplitPart::train);
     if (!run_.data.valid.empty() || run_.data.valid_fraction > 0) {
@@ -41,7 +44,7 @@ Trainer<T>::~Trainer() = default;
 template <class T>
 void Trainer<T>::open() {
     if (leads()) {
-        open_run_folder(run_, options_.resume.kind);
+        lease_.emplace(open_run_folder(run_, options_.resume.kind));
         open_log_file(run_.run.output + "/log.txt");
     }
     // Nobody goes on before rank 0 has the folder: a refused run must leave no trace of the others.
@@ -94,12 +97,16 @@ void Trainer<T>::resume() {
 }
 
 template <class T>
+bool Trainer<T>::out_of_time(double needed_s) const {
+    return options_.time_limit_s > 0 && seconds_since_launch() + needed_s > options_.time_limit_s;
+}
+
+template <class T>
 Wish Trainer<T>::wish() const {
     const i64 done = engine_->step - first_step_;
     const bool counted_out = options_.stop_after_steps > 0 && done >= options_.stop_after_steps;
     // The next step must fit as well.
-    const bool late = options_.time_limit_s > 0 && seconds_since_launch() + last_step_s_ > options_.time_limit_s;
-    return session_.stop_requested() || counted_out || late ? Wish::stop : Wish::go_on;
+    return session_.stop_requested() || counted_out || out_of_time(last_step_s_) ? Wish::stop : Wish::go_on;
 }
 
 template <class T>
@@ -116,7 +123,11 @@ TrainSummary Trainer<T>::run() {
             summary_.code = ExitCode::saved_for_requeue;
             break;
         }
-        const StepResult result = train_step<T>(*engine_, batches, control.targets);
+        const StepResult result = train_step<T>(*engine_, batches, control.targets, &vote_);
+        if (result.stopped) {
+            summary_.code = ExitCode::saved_for_requeue;
+            break;
+        }
         StepTimes times{timer.seconds(), prefetch.waited_s() - last_waited_s_, engine_->reducer.exposed_s(),
                         mesh_.dp->bytes_sent() - last_sent_};
         last_waited_s_ = prefetch.waited_s();
@@ -153,7 +164,7 @@ void Trainer<T>::after_step(const StepResult& result, i64 targets, const StepTim
     const i64 interval = run_.train.eval_interval_steps;
     if (valid_ && !result.skipped && (last || (interval > 0 && engine_->step % interval == 0))) {
         evaluate_now();
-        row.valid_loss = summary_.valid->loss;
+        row.valid_loss = summary_.valid ? std::optional(summary_.valid->loss) : std::nullopt;
     }
     if (metrics_) {
         metrics_->row(row);
@@ -194,8 +205,12 @@ void Trainer<T>::check_finite(const StepResult& result) {
 template <class T>
 void Trainer<T>::evaluate_now() {
     session_.set_phase(Phase::evaluate, engine_->step);
-    const Evaluation valid = evaluate(*engine_, *valid_, run_.train.eval_samples);
-    summary_.valid = valid;
+    summary_.valid = evaluate(*engine_, *valid_, run_.train.eval_samples, vote_);
+    if (!summary_.valid) {  // the next step is not begun, and after the last one this ends the run for a requeue
+        summary_.code = ExitCode::saved_for_requeue;
+        return;
+    }
+    const Evaluation& valid = *summary_.valid;
     evaluated_at_ = engine_->step;
     best_valid_loss_ = best_valid_loss_ == 0 ? valid.loss : std::min(best_valid_loss_, valid.loss);
     if (console_) {
@@ -239,7 +254,7 @@ void Trainer<T>::finish() {
         }
         flush_log();
     }
-    event(Phase::report, summary_.code, early ? "stopped and saved" : "done");
+    event(Phase::report, summary_.code, summary_.code == ExitCode::done ? "done" : "stopped and saved");
 }
 
 template <class T>

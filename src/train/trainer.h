@@ -40,9 +40,10 @@ private:
     void print_plan() const;
     void resume();
     [[nodiscard]] Wish wish() const;
+    [[nodiscard]] bool out_of_time(double needed_s) const;
     void after_step(const StepResult& result, i64 targets, const StepTimes& times);
     void check_finite(const StepResult& result);
-    void evaluate_now();
+    void evaluate_now();  // leaves summary_.valid empty when a stop came
     void save();
     void finish();
     void event(Phase phase, ExitCode code, const std::string& text) const;
@@ -52,7 +53,9 @@ private:
     const RunConfig& run_;
     const TrainOptions options_;
     Mesh mesh_;
+    std::optional<Lease> lease_;  // rank 0: of the run folder
     std::unique_ptr<Sampler> sampler_, valid_;
+    StopVote vote_;
     SavedTexts texts_;
     Workplace place_;
     std::unique_ptr<Engine<T>> engine_;

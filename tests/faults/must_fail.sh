@@ -10,6 +10,10 @@ if [[ $filter =~ ^mpi([0-9]+):(.*)$ ]]; then
 fi
 run() { OMP_NUM_THREADS=1 OGROM_FAULT=$1 timeout 120 "${launch[@]}" "$program" --gtest_filter="$filter" 2>&1; }
 clean=$(run none) || { echo "$clean"; echo "FAIL: the tests fail without the fault"; exit 1; }
+if grep -q '\[  SKIPPED \]' <<<"$clean" && ! grep -q '\[       OK \]' <<<"$clean"; then
+    echo "fault '$fault': this processor does not run the code it sits in; nothing to catch"
+    exit 0
+fi
 grep -qE '\[  PASSED  \] [1-9]' <<<"$clean" || { echo "$clean"; echo "FAIL: the filter selects no test"; exit 1; }
 seeded=$(run "$fault")
 status=$?

@@ -41,6 +41,8 @@ while read -r file; do
 done < <(git ls-files --cached --others --exclude-standard 'src/*' 'kernels/*' 'tests/*' 'jobscripts/*' |
     grep -E '\.(h|cpp|cu|cuh|sh|py|cmake)$|CMakeLists.txt$')
 
+[ "$(wc -l < src/train/step.cpp)" -le 80 ] || complain "src/train/step.cpp: one optimizer step on one page, 80 lines at most"
+
 while read -r name; do
     case $name in
         .* | Makefile | CMakeLists.txt | src | kernels | inputs | jobscripts | tests | results | README.md | LICENSE | build*) ;;

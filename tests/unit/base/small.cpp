@@ -108,7 +108,12 @@ TEST(Progress, PlainLinesComeAtTheIntervalAndAtTheEnd) {
         progress.finish("done");
         progress.finish("again");
     });
-    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2) << text;
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;  // a job shorter than the interval: the end only
+    const std::string each = written(ProgressStyle::lines, 0, 10, [](Progress& progress) {
+        progress.update(3);
+        progress.update(4);
+    });
+    EXPECT_EQ(std::count(each.begin(), each.end(), '\n'), 2) << each;
     EXPECT_NE(text.find("100 %  10/10 docs  0:00 left  done\n"), std::string::npos) << text;
     EXPECT_EQ(text.find('\r'), std::string::npos);
 }

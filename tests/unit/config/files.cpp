@@ -111,6 +111,15 @@ TEST(Override, FormsAndFaults) {
     EXPECT_FALSE(run.model.tied);
     EXPECT_EQ(run.checkpoint.allow_changed, std::vector<std::string>{"optimizer.lr"});
     expect_fault(faults_of(small_run, {"model.layers"}), "--set 1: model.layers: no value", "--set section.key=value");
+    for (const char* nameless : {".=3", "train.=3", ".steps=3", "train . = 3"}) {
+        expect_fault(faults_of(small_run, {nameless}), std::string("--set 1: ") + nameless + ": no key",
+                     "--set section.key=value");
+    }
+    EXPECT_EQ(parse(small_run, {"train . steps = 7"}).train.steps, 7);
+    expect_fault(faults_of(small_run, {"train.steps=99999999999999999999"}),
+                 "--set 1: train.steps: ", "at most 9_223_372_036_854_775_807");
+    expect_fault(faults_of(small_run, {"train.steps=1000000000001"}),
+                 "--set 1: train.steps: ", "at most 1_000_000_000_000 (optimizer steps)");
     expect_fault(faults_of(small_run, {"layers=3"}), "--set 1: layers: layers belongs to [model]", "model.layers");
     expect_fault(faults_of(small_run, {"model.layers=3\n[train]\nsteps = 7"}), "--set 1: model.layers: ", "an integer");
     expect_fault(faults_of(small_run, {"checkpoint.allow_changed=[\"optimizer.lrr\"]"}),
@@ -165,7 +174,7 @@ TEST(Resume, B13ScheduleKeysNeedPermission) {
     ASSERT_EQ(conflicts.size(), 2u);  // train.steps and the decay_steps derived from it
     EXPECT_EQ(conflicts[0],
               "train.steps: 100 in the checkpoint, 200 in the run file; would be right: 100, or "
-              "checkpoint.allow_changed = [\"train.steps\"] to go on with 200");
+              "checkpoint.allow_changed = [\"train.steps\", \"optimizer.decay_steps\"] to go on with 200");
     const RunConfig allowed =
         parse(small_run, {"train.steps=200", "checkpoint.allow_changed=['train.steps', 'optimizer.decay_steps']"});
     EXPECT_TRUE(resume_conflicts(saved, allowed).empty());
@@ -180,6 +189,12 @@ TEST(Resume, ShapesNeverChangeAndTheBatchAndSeedNeedPermission) {
                                 "optimizer.beta2=0.9", "optimizer.warmup_steps=3", "train.sequence=16"}) {
         EXPECT_FALSE(resume_conflicts(saved, parse(small_run, {setting})).empty()) << setting;
     }
+    // One line allows every change at once, what was allowed already included.
+    const std::vector<std::string> two = resume_conflicts(
+        saved, parse(small_run, {"optimizer.lr=0.1", "data.seed=1", "optimizer.beta2=0.9",
+                                 "checkpoint.allow_changed=['optimizer.beta2']", "optimizer.min_lr=1e-4"}));
+    ASSERT_EQ(two.size(), 2u);
+    expect_has(two[1], "checkpoint.allow_changed = [\"optimizer.beta2\", \"data.seed\", \"optimizer.lr\"]");
     const std::vector<std::string> shape = resume_conflicts(saved, parse(small_run, {"model.layers=5"}));
     ASSERT_EQ(shape.size(), 1u);
     expect_has(shape[0], "model.layers: 4 in the checkpoint, 5 in the run file; would be right: 4 (this decides");

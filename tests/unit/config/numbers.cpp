@@ -137,6 +137,16 @@ TEST(Batch, B50OverflowIsRefused) {
                "does not hold");
 }
 
+// Every extent is within its own range; only their product is not (B11).
+TEST(Size, ProductsBeyond64BitsAreRefused) {
+    const std::vector<std::string> wide = {"model.layers=100000", "model.hidden=1000000", "model.heads=5000",
+                                           "model.ffn_hidden=10000000"};
+    expect_fault(faults_of(small_run, wide), "--set 2: model.hidden: layers 100000, hidden 1000000", "parameters");
+    expect_fault(faults_of(small_run, {"model.layers=100000", "model.sequence=100000000", "train.micro_batch=1000000"}),
+                 "--set 3: train.micro_batch: micro_batch 1000000 x sequence 100000000", "smaller extents");
+    EXPECT_EQ(parse(small_run, {"model.layers=10000", "model.hidden=100000", "model.heads=500"}).model.layers, 10000);
+}
+
 TEST(Ranks, B50IdleRanksAreAnError) {
     const std::string idle = faults_of(small_run, {"parallel.data=8"}, 16);
     expect_fault(idle,

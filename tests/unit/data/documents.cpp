@@ -215,6 +215,21 @@ TEST_F(IngestTest, WholeDocumentsAreHeldOutAndEqualOnesTogether) {
     EXPECT_NE(ingest(options_, {}).train.hash, report.train.hash);
 }
 
+TEST_F(IngestTest, InputIsNeverOverwrittenAndAFolderIsNoPrefix) {
+    const std::string text = folder_.write("notes.json", "my only copy");
+    options_.inputs = {text};
+    options_.prefix = folder_.at("./notes");
+    EXPECT_SAYS(message_of([&] { ingest(options_, {}); }, ExitCode::usage), "would be overwritten");
+    options_.prefix = folder_.at("other");
+    options_.valid_prefix = folder_.at("notes");
+    options_.valid_fraction = 0.5;
+    EXPECT_SAYS(message_of([&] { ingest(options_, {}); }, ExitCode::usage), "would be overwritten");
+    EXPECT_EQ(read_file(text, 100, ExitCode::data), "my only copy");
+    options_.prefix = folder_.at("");
+    EXPECT_SAYS(message_of([&] { ingest(options_, {}); }, ExitCode::usage), "names a folder");
+    EXPECT_FALSE(file_exists(folder_.at(".bin")));
+}
+
 TEST_F(IngestTest, EmptyAndBadInputIsCountedOrRefused) {
     options_.inputs = {folder_.write("e.jsonl", "{\"text\":\"\"}\n{\"text\":\"\"}\n{\"text\":\"\"}\n")};
     EXPECT_SAYS(message_of([&] { ingest(options_, {}); }), "no tokens: 3 documents were empty");

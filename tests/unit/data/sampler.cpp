@@ -232,7 +232,8 @@ TEST(Sampler, RefusesWhatDoesNotFit) {
     data.tokenizer = folder.write("other.json", "{}");
     EXPECT_SAYS(message_of([&] { Sampler(data, T, 257, SplitPart::train); }), "other.json");
     data.train = folder.at("nowhere");
-    EXPECT_SAYS(message_of([&] { Sampler(data, T, 257, SplitPart::train); }), "nowhere.idx: cannot open");
+    EXPECT_SAYS(message_of([&] { Sampler(data, T, 257, SplitPart::train); }),
+                "nowhere.idx does not exist: no token set");
 }
 
 TEST(Sampler, EmptyDocumentsAreLeftOutAndCounted) {

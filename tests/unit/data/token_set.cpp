@@ -44,6 +44,20 @@ TEST(TokenSet, KeepsDocumentsAndClosesEachOnce) {
     EXPECT_FALSE(file_exists(folder.at("s.idx.lengths.tmp")));
 }
 
+TEST(TokenSet, SaysWhatToDoAboutAMissingOne) {
+    const Folder folder;
+    write_set(folder.at("s"), Tokenizer::byte_level(), {{1, 2, 3}});
+    EXPECT_SAYS(message_of([&] { TokenSet(folder.at("none")); }), "none.idx does not exist: no token set");
+    EXPECT_SAYS(message_of([&] { TokenSet(folder.at("")); }), "make one: ogrom data");
+    for (const char* ending : {".bin", ".idx", ".json"}) {
+        EXPECT_SAYS(message_of([&] { TokenSet(folder.at("s") + ending); }), "without the ending: " + folder.at("s"));
+    }
+    for (const char* record : {"{", "[]", R"({"format": 1, "tokenizer": 5})"}) {
+        folder.write("s.json", record);
+        EXPECT_SAYS(message_of([&] { TokenSet(folder.at("s")); }), "s.json: not the record of a token set");
+    }
+}
+
 TEST(TokenSet, EndInsideTextBeginsAnotherDocument) {
     const Folder folder;
     const auto record = write_set(folder.at("s"), Tokenizer::byte_level(), {{256, 1, 256, 256, 2, 3, 256}});

@@ -121,6 +121,13 @@ TEST_F(TokenizerLoad, RefusesBadIds) {
     text.insert(text.find("\"abc\":257"), "\"abc\":300,");
     EXPECT_SAYS(message_of([&] { load(text); }), "key 'abc' stands twice");
     EXPECT_SAYS(message_of([&] { load(text.substr(0, 500)); }), "t.json: ");
+    // A value of any other type is a fault of the file, whatever the key.
+    for (const char* pointer : {"/pre_tokenizer/add_prefix_space", "/pre_tokenizer/use_regex", "/model/vocab/abc",
+                                "/model/merges/0", "/added_tokens/0/id", "/added_tokens/0/special", "/decoder/type"}) {
+        for (const Json& odd : {Json("x"), Json(1e30), Json::array({1}), Json{{"a", 1}}}) {
+            EXPECT_NE(refusal(with(pointer, odd)), "") << pointer << " = " << odd;
+        }
+    }
 }
 
 TEST_F(TokenizerLoad, GapsAreStatedAndSizeIsLargestIdPlusOne) {

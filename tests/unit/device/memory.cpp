@@ -171,8 +171,9 @@ TEST(Memory, FiguresAreThere) {
     EXPECT_GT(free_memory(), 1 << 20);
     EXPECT_GT(resident_memory().anonymous, 0);
     EXPECT_GE(resident_memory().peak, resident_memory().anonymous);
-    EXPECT_GE(usable_cores(), 1);
-    EXPECT_GE(node_cores(), usable_cores());
+    const std::string mask = affinity_mask();
+    EXPECT_NE(mask.find('1'), std::string::npos);
+    EXPECT_EQ(mask.find_first_not_of("01"), std::string::npos);
 }
 
 TEST(Memory, LaunchTimeGoesOn) {
@@ -194,11 +195,16 @@ TEST(Select, CudaIsRefusedByName) {
 }
 
 TEST(Select, ThreadsShareTheNodeUnlessBound) {
-    EXPECT_EQ(choose_threads(3, 8, 8, 2), 3);  // asked for
-    EXPECT_EQ(choose_threads(0, 8, 8, 2), 4);  // shared
-    EXPECT_EQ(choose_threads(0, 8, 8, 3), 2);  // rounded down: no core has two threads
-    EXPECT_EQ(choose_threads(0, 2, 8, 4), 2);  // the launcher gave each rank its own two
-    EXPECT_EQ(choose_threads(0, 2, 2, 4), 1);  // more ranks than cores
+    using Masks = std::vector<std::string>;
+    const std::string whole = "11111111";
+    EXPECT_EQ(choose_threads(3, whole, Masks(2, whole)), 3);  // asked for
+    EXPECT_EQ(choose_threads(0, whole, Masks(2, whole)), 4);  // shared
+    EXPECT_EQ(choose_threads(0, whole, Masks(3, whole)), 2);  // rounded down: no core has two threads
+    // the launcher gave each rank its own two
+    EXPECT_EQ(choose_threads(0, "00110000", {"11000000", "00110000", "00001100", "00000011"}), 2);
+    // four ranks share the half of the machine that a container leaves them
+    EXPECT_EQ(choose_threads(0, "11110000", Masks(4, "11110000")), 1);
+    EXPECT_EQ(choose_threads(0, "11", Masks(4, "11")), 1);  // more ranks than cores
 }
 
 TEST(Blas, ThreadsAreSet) {

@@ -1,0 +1,31 @@
+// What several commands share: number checks whose messages say what would be right, options of input text, and the
+// rule that a command without MPI is one process.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+
+#include "kernels/common/extents.h"
+
+#include "src/comm/session.h"
+#include "src/data/documents.h"
+
+namespace ogrom {
+
+// Decimal integers >= `low`, with single underscores if the user likes. (CLI11 itself wraps a negative number round to
+// a huge one where the variable is unsigned.)
+CLI::Validator whole_number(i64 low);
+// Finite numbers above 0.
+CLI::Validator positive_number();
+
+// --on-invalid error|replace|skip
+void add_invalid_option(CLI::App& command, DocumentOptions& documents);
+
+// 0, or 8 with a line that says so when input was skipped.
+int finish_code(i64 skipped);
+
+// `run` on rank 0 of a launch; further ranks of mpirun or srun end at once with code 0, else all of them would write
+// the same files.
+std::function<int(Session*)> alone(const std::string& command, std::function<int()> run);
+
+}  // namespace ogrom
