@@ -1,13 +1,17 @@
 // In: the command line. Out: an exit code (kernels/common/error.h). Next: the chosen file of src/commands.
 // The single catch of the program: it names rank, host, phase and last collective and ends the job on every rank.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "kernels/common/error.h"
 
+#include "src/base/text.h"
 #include "src/base/version.h"
 #include "src/comm/session.h"
 #include "src/commands/commands.h"
@@ -61,6 +65,17 @@ int launch(int argc, char** argv) {
     ogrom::add_sample(app, chosen);
     ogrom::add_inspect(app, chosen);
     ogrom::add_keys(app, chosen);
+    if (const std::string word = argc > 1 ? argv[1] : ""; !word.empty() && word[0] != '-') {
+        std::vector<std::string> names;
+        for (const CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
+            names.push_back(command->get_name());
+        }
+        if (std::find(names.begin(), names.end(), word) == names.end()) {
+            const std::optional<std::string> meant = ogrom::nearest(word, names);
+            ogrom::fail(ogrom::ExitCode::usage,
+                        "no command '" + word + "'; " + (meant ? "nearest: " + *meant : "commands: ogrom --help"));
+        }
+    }
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
@@ -82,8 +97,10 @@ int launch(int argc, char** argv) {
 int main(int argc, char** argv) {
     try {
         return launch(argc, argv);
-    } catch (const std::exception& error) {  // before there is a chosen command: our own command line is at fault
-        std::fprintf(stderr, "ogrom: error: %s\n", error.what());
+    } catch (const std::exception& error) {  // before there is a chosen command
+        if (ogrom::prints_for_launch()) {
+            std::fprintf(stderr, "ogrom: error: %s\n", error.what());
+        }
         return static_cast<int>(ogrom::ExitCode::usage);
     }
 }

@@ -8,6 +8,10 @@ ogrom=${OGROM:-build/demo/ogrom}
 ranks=${RANKS:-2}
 out=results/runs/demo
 work=results/runs/demo-data
+if [ -n "${TEXT:-}" ] && [ ! -e "$TEXT" ]; then
+    echo "demo: TEXT=$TEXT does not exist" >&2
+    exit 2
+fi
 rm -rf "$out" "$work"
 mkdir -p "$work"
 
@@ -20,8 +24,14 @@ launch+=(--mca odls_base_sigkill_timeout 30)
 
 if [ -n "${TEXT:-}" ]; then
     text=$TEXT
-    documents=()
-    [ -z "${SEPARATOR:-}" ] || documents=(--document-separator "$SEPARATOR")
+    # Held-out documents need several: files of a folder, pieces between empty lines or SEPARATOR lines of a file.
+    if [ -n "${SEPARATOR:-}" ]; then
+        documents=(--document-separator "$SEPARATOR")
+    elif [ -d "$TEXT" ]; then
+        documents=()
+    else
+        documents=(--split-documents blank-lines)
+    fi
 else
     text=$work/text.txt
     # "Ge1:1 In the beginning ..." becomes plain verses; an empty line closes each chapter.
@@ -41,5 +51,5 @@ checkpoint=$out/checkpoints/$(cat "$out/checkpoints/latest")
 echo "== the checkpoint, read by h5dump"
 h5dump -H -d /weights/final_norm.weight "$checkpoint/checkpoint.h5"
 echo "== generated text"
-"$ogrom" sample "$checkpoint" --prompt "And it came to pass" --tokens 80 --temperature 0.8 --top-k 40 --seed 1
+"$ogrom" sample "$checkpoint" --prompt "${PROMPT:-And it came to pass}" --tokens 80 --temperature 0.8 --top-k 40 --seed 1
 echo "== written: $checkpoint, $out/metrics.h5, $out/loss.svg"

@@ -211,8 +211,8 @@ i64 workspace_of_thread(const AttentionShape& shape) {
 
 template <class T>
 T* workspace_of(T* workspace, const AttentionShape& shape) {
-    const auto address = reinterpret_cast<std::uintptr_t>(workspace);
-    auto* aligned = reinterpret_cast<T*>((address + 63) / 64 * 64);
+    const std::uintptr_t past = reinterpret_cast<std::uintptr_t>(workspace) % 64;  // bytes behind a cache line's start
+    T* aligned = workspace + (64 - past) % 64 / sizeof(T);
     return aligned + omp_get_thread_num() * workspace_of_thread(shape);
 }
 

@@ -6,6 +6,7 @@ namespace ogrom {
 
 void install_stop_signals();
 bool stop_signalled();
+int stop_sender();                    // process id of who sent the last one
 void block_signals_in_this_thread();  // all of them
 
 }  // namespace ogrom

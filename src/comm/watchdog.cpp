@@ -108,7 +108,9 @@ struct Watchdog::Impl {
         ExitCode code = ExitCode::peer;
         if (stop_signalled()) {
             code = ExitCode::saved_for_requeue;  // nothing was trained yet: what a requeue resumes from is as it was
-            line = "stopped by a signal during MPI start-up (by the user, or by the launcher after another rank ended)";
+            line = "stopped by a signal during MPI start-up";
+            // The launcher passes an end on: by the user, or after another rank that has said why.
+            prints_start = prints_start && stop_sender() != launcher.pid;
         } else if (launcher.pid != 0 && process_gone(launcher.pid, launcher.started)) {
             line = fmt::format("the launcher {} (pid {}) is gone during MPI start-up", launcher.name, launcher.pid);
         } else if (now - started_s > timeout_s) {

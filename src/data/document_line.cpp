@@ -56,10 +56,16 @@ DocumentLine::DocumentLine(const std::string& prefix, PartRule rule, LineOrder o
         ++count_;
         tokens_ += ids;
     }
+    // Both orders that are ever held exist from the start: nothing of size is taken when the second epoch begins.
+    if (order_ == LineOrder::shuffled) {
+        (void)order_of(1);
+    }
+    (void)order_of(0);
 }
 
 i64 DocumentLine::index_bytes() const {
-    return 8 * (count_ + 1) + 8 * static_cast<i64>(chosen_.size());
+    const i64 orders = order_ == LineOrder::shuffled ? 2 : 1;
+    return orders * 8 * (count_ + 1) + 8 * static_cast<i64>(chosen_.size());
 }
 
 std::shared_ptr<const DocumentLine::EpochOrder> DocumentLine::order_of(i64 epoch) const {
@@ -72,6 +78,7 @@ std::shared_ptr<const DocumentLine::EpochOrder> DocumentLine::order_of(i64 epoch
             return known;
         }
     }
+    recent_[1] = std::move(recent_[0]);  // before the new one is made: two are held, never three
     const u64 seed = fault_active("sampler_epoch_not_shuffled_by_seed") ? 0 : seed_;
     auto made = std::make_shared<EpochOrder>(
         EpochOrder{epoch, Permutation(count_, seed, epoch, Permutation::Use::documents), {}});
@@ -80,7 +87,6 @@ std::shared_ptr<const DocumentLine::EpochOrder> DocumentLine::order_of(i64 epoch
         const i64 index = order_ == LineOrder::file ? i : made->shuffle(i);
         made->start[i + 1] = made->start[i] + set_.tokens_of(document_at(index));
     }
-    recent_[1] = std::move(recent_[0]);
     recent_[0] = made;
     return made;
 }

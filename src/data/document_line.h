@@ -1,5 +1,6 @@
 // The documents of one part of a token set laid end to end in the order of an epoch, and the tokens of any stretch of
-// that line. 8 bytes of memory per document for the order in use, 8 more where only some documents belong to the part.
+// that line. 8 bytes of memory per document for each of two epochs' orders (one where the order is the file's), 8 more
+// where only some documents belong to the part; all of it taken at construction.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -31,23 +32,8 @@ public:
     // Tokens `first` .. `first + count - 1` of the epoch's line. Any thread. Throws Error(data) for an id that is
     // negative or >= vocab.
     void read(i64 epoch, i64 first, i64 count, i64 vocab, std::int32_t* out) const;
-    // Calls visit(ids, count) over all tokens of the part, in file order.
-    template <class Visit>
-    void scan(i64 vocab, Visit visit) const {
-        std::vector<std::int32_t> block(block_ids);
-        for (i64 i = 0; i < count_; ++i) {
-            const i64 document = document_at(i);
-            const i64 ids = set_.tokens_of(document);
-            for (i64 first = 0; first < ids; first += block_ids) {
-                const i64 take = ids - first < block_ids ? ids - first : block_ids;
-                read_checked(document, first, take, vocab, block.data());
-                visit(block.data(), take);
-            }
-        }
-    }
 
 private:
-    static constexpr i64 block_ids = 16384;
     struct EpochOrder;
     [[nodiscard]] i64 document_at(i64 index) const { return chosen_.empty() ? index : chosen_[index]; }
     [[nodiscard]] std::shared_ptr<const EpochOrder> order_of(i64 epoch) const;

@@ -233,14 +233,17 @@ void Sampler::check(const Cursor& saved) const {
     }
 }
 
-double Sampler::unigram_entropy() const {
+double Sampler::unigram_entropy(i64 samples) const {
+    OGROM_ASSERT(samples > 0 && samples <= impl_->samples);
     std::vector<i64> counts(static_cast<std::size_t>(impl_->vocab));
-    impl_->line.scan(impl_->vocab, [&](const std::int32_t* ids, i64 count) {
-        for (i64 i = 0; i < count; ++i) {
-            ++counts[ids[i]];
+    std::vector<std::int32_t> ids;
+    for (i64 n = 0; n < samples; ++n) {
+        read(n, ids);
+        for (i64 t = 1; t <= impl_->T; ++t) {
+            ++counts[ids[t]];
         }
-    });
-    const auto total = static_cast<double>(impl_->line.tokens());
+    }
+    const auto total = static_cast<double>(samples * impl_->T);
     double entropy = 0;
     for (const i64 count : counts) {
         if (count > 0) {

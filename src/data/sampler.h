@@ -51,8 +51,9 @@ public:
     // Cursor after `total_samples` samples; and the check that a saved cursor belongs to this set, seed and sequence.
     [[nodiscard]] Cursor cursor(i64 total_samples) const;
     void check(const Cursor& saved) const;
-    // Entropy of the unigram distribution of the given part's tokens, in nats (the demo's yardstick).
-    [[nodiscard]] double unigram_entropy() const;
+    // Entropy of the unigram distribution of the targets of samples 0 .. `samples` - 1, in nats: what a model that
+    // knows only how frequent each token is would reach on exactly these targets.
+    [[nodiscard]] double unigram_entropy(i64 samples) const;
 
 private:
     struct Impl;

@@ -17,8 +17,8 @@ struct Device {
 Device select_device(const std::string& wanted, int node_rank);
 
 // Threads of a rank: `wanted` when > 0, else this rank's share of the cores that the ranks of its node may use together
-// (`node_masks`, one per rank, as affinity_mask() gives them): the same rule for ranks that the launcher bound to cores of
-// their own, that share a whole machine, or that share a part of it. Never more than the rank's own cores (`mask`).
+// (`node_masks`, one per rank, as affinity_mask() gives them): the same rule for ranks that the launcher bound to cores
+// of their own, that share a whole machine, or that share a part of it. Never more than the rank's own cores (`mask`).
 int choose_threads(i64 wanted, const std::string& mask, const std::vector<std::string>& node_masks);
 
 }  // namespace ogrom

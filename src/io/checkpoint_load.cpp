@@ -171,7 +171,7 @@ Match match_tensors(hid_t file_id, const std::string& file, const std::vector<Lo
             }
         }
         for (const std::string& name : present) {
-            match.unexpected.push_back("/" + group + "/" + name);
+            match.unexpected.push_back(fmt::format("/{}/{}", group, name));
         }
     }
     return match;

@@ -93,7 +93,7 @@ void read_pieces(hid_t dataset, const InspectEntry& entry, Dtype type, const std
                 H5Sselect_hyperslab(source.get(), H5S_SELECT_SET, start.data(), nullptr, extent.data(), nullptr), file,
                 entry.path);
         }
-        const hsize_t elements = static_cast<hsize_t>(count * row);
+        const hsize_t elements = static_cast<hsize_t>(count) * static_cast<hsize_t>(row);
         const h5::Space memory(h5::check(H5Screate_simple(1, &elements, nullptr), file, entry.path));
         buffer.resize(static_cast<std::size_t>(count * row * width));
         h5::check_status(

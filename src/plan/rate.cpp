@@ -76,8 +76,9 @@ std::string order_cost(Communicator& dp, i64 elements) {
     std::vector<float> scratch(static_cast<std::size_t>(fixed_order_scratch(elements, dp.size())));
     const double any = reduce_seconds(dp, data, scratch, ReduceOrder::any);
     const double fixed = reduce_seconds(dp, data, scratch, ReduceOrder::fixed);
-    return fmt::format("numerics.deterministic: a bucket takes {:.2f} ms in rank order, {:.2f} ms in any order ({:.2f}x)",
-                       fixed * 1e3, any * 1e3, fixed / any);
+    return fmt::format(
+        "numerics.deterministic: a bucket takes {:.2f} ms in rank order, {:.2f} ms in any order ({:.2f}x)", fixed * 1e3,
+        any * 1e3, fixed / any);
 }
 
 template double measure_matmul_rate<float>(Stream);

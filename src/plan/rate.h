@@ -13,8 +13,8 @@ namespace ogrom {
 template <class T>
 double measure_matmul_rate(Stream stream);
 
-// What the fixed order of numerics.deterministic costs: one bucket of `elements` fp32 reduced in either order, the best of
-// three, as text for the plan. Collective over dp; empty where there is one rank. Frees what it takes.
+// What the fixed order of numerics.deterministic costs: one bucket of `elements` fp32 reduced in either order, the best
+// of three, as text for the plan. Collective over dp; empty where there is one rank. Frees what it takes.
 std::string order_cost(Communicator& dp, i64 elements);
 
 }  // namespace ogrom

@@ -1,40 +1,18 @@
 // Comes in: the step's micro-batches [B, T] of this rank (host); weights and moments [P] (arena).
 // Goes out: weights and moments after one update; loss, norm and rate of the step, equal on all ranks.
-// Next: pipeline/execute.cpp, then optim/gradients.cpp, optim/clip.cpp, optim/adamw.cpp
+// Next: train/passes.cpp, then optim/gradients.cpp, optim/clip.cpp, optim/adamw.cpp
 #include "src/train/step.h"
 
 #include <cmath>
-#include <optional>
 
 #include "src/device/buffer.h"
 #include "src/optim/clip.h"
 #include "src/optim/learning_rate.h"
-#include "src/pipeline/execute.h"
 #include "src/train/control.h"
+#include "src/train/passes.h"
 #include "src/train/update.h"
 
 namespace ogrom {
-namespace {
-
-// The sum of losses; none when the ranks agreed to stop at one of the micro-batches after the first.
-template <class T>
-std::optional<double> run_micro_batches(Engine<T>& engine, std::span<const Batch> batches,
-                                        const typename Stage<T>::StepInfo& info, StopVote* vote) {
-    double loss_sum = 0;
-    for (std::size_t pass = 0; pass < engine.passes.size(); ++pass) {
-        const bool last = pass + 1 == engine.passes.size();
-        // The last one is not left any more: its buckets go out while it runs, and the step ends with it.
-        if (vote != nullptr && !last && vote->heard()) {
-            return std::nullopt;
-        }
-        const auto before_backward = [&](i64, bool) { engine.reducer.begin(last); };
-        loss_sum += execute(engine.stream, engine.stage, engine.passes[pass], batches, info, before_backward);
-    }
-    return loss_sum;
-}
-
-}  // namespace
-
 template <class T>
 StepResult train_step(Engine<T>& engine, std::span<const Batch> batches, i64 targets, StopVote* vote) {
     StepResult result;
@@ -44,7 +22,7 @@ StepResult train_step(Engine<T>& engine, std::span<const Batch> batches, i64 tar
     // gradients: zero; weights: full on all ranks, equal; moments: of the last update
 
     const typename Stage<T>::StepInfo info{scale, engine.run.train.seed, engine.step, true};
-    const std::optional<double> loss_sum = run_micro_batches(engine, batches, info, vote);
+    const std::optional<double> loss_sum = run_passes(engine, batches, info, vote);
     if (!loss_sum) {
         result.stopped = true;
         return result;

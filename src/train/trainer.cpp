@@ -267,7 +267,7 @@ void Trainer<T>::summarise() {
     summary_.memory_ledger = place_.ledger.total();
     summary_.memory_peak = agree_max(session_.world(), resident_memory().peak_anonymous(), "memory peak");
     if (summary_.valid && leads()) {
-        summary_.unigram_entropy = valid_->unigram_entropy();
+        summary_.unigram_entropy = valid_->unigram_entropy(summary_.valid->samples);
     }
     if (steps_s_ > 0) {
         const i64 steps = engine.step - first_step_ - 1;

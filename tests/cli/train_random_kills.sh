@@ -63,7 +63,8 @@ kill_once() {
     local named
     named=$(grep -cE '^ogrom: (rank|stopped|the launcher|MPI)' kill.log || true)
     if [ "$up" = yes ]; then
-        [ -n "$hit" ] && [ "$named" -eq 1 ] || { cat kill.log; fail "$named messages instead of one naming rank $victim"; }
+        [ -n "$hit" ] || { cat kill.log; fail "no message names rank $victim"; }
+        [ "$named" -eq 1 ] || { cat kill.log; fail "$named messages instead of one"; }
     else
         [ "$named" -le 1 ] || { cat kill.log; fail "$named messages during start-up"; }
         hit=${hit:-rank $victim of $ranks: in MPI start-up}

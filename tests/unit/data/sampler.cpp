@@ -265,9 +265,9 @@ TEST(Sampler, UnigramEntropy) {
     DataConfig data;
     data.train = folder.at("s");
     const Sampler sampler(data, 4, 257, SplitPart::train);
-    // Counts 4, 2, 1 and one end of document, of 8.
-    const double exact = 0.5 * std::log(2.0) + 0.25 * std::log(4.0) + 2 * 0.125 * std::log(8.0);
-    EXPECT_NEAR(sampler.unigram_entropy(), exact, 1e-15 * 8);  // a few roundings of values below 2
+    // Targets of the only sample: 1 1 1 2.
+    const double exact = 0.75 * std::log(4.0 / 3.0) + 0.25 * std::log(4.0);
+    EXPECT_NEAR(sampler.unigram_entropy(1), exact, 1e-15 * 8);  // a few roundings of values below 2
 }
 
 }  // namespace
