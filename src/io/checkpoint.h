@@ -4,6 +4,7 @@
 // index, padding is never stored. Written under a temporary name, fsynced, renamed; `latest` updated by rename; only
 // then older ones go.
 #pragma once
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -34,7 +35,7 @@ struct CheckpointHeader {
     std::string provenance_json;
     u64 weight_hash = 0;
     i64 skipped_steps = 0;
-    double best_valid_loss = 0;
+    double best_valid_loss = std::numeric_limits<double>::quiet_NaN();  // NaN: never evaluated
     std::map<std::string, std::string> extra;  // named run state (loss scale ...), one attribute each
 };
 
@@ -48,6 +49,10 @@ void save_checkpoint(Communicator& dp, const std::string& directory, const Check
 // The newest complete checkpoint under `directory` (absolute path of its step folder), with a line per one passed over
 // (file and reason) in `passed_over`. Completeness: manifest present, every file present with its bytes.
 std::optional<std::string> find_latest(const std::string& directory, std::vector<std::string>& passed_over);
+
+// Compares the master file with its hashes in the manifest; Error(checkpoint) names file and block. Before a header is
+// trusted: a flipped byte in it must not pass for a setting that was changed.
+void verify_master(const std::string& checkpoint);
 
 CheckpointHeader read_header(const std::string& checkpoint);
 // The model described by a checkpoint's own attributes (for sample and inspect).

@@ -141,6 +141,20 @@ std::vector<std::string> remove_stale(const Disk& disk, const std::string& direc
     return lines;
 }
 
+std::vector<std::string> set_aside_later(const Disk& disk, const std::string& directory, i64 step) {
+    std::vector<std::string> lines;
+    for (const auto& [candidate, path] : step_folders(directory)) {
+        if (candidate > step && incomplete_reason(path).empty()) {
+            std::random_device random;
+            const std::string aside = fmt::format("{}.abandoned-{:08x}", path, random());
+            disk.rename(path, aside);
+            lines.push_back(
+                fmt::format("{} is of a run that went on from an earlier step: set aside as {}", path, aside));
+        }
+    }
+    return lines;
+}
+
 void prune(const Disk& disk, const std::string& directory, i64 step, i64 keep_last) {
     if (keep_last <= 0) {
         return;

@@ -22,8 +22,13 @@ std::string resolve_checkpoint(const std::string& path);
 // host, and of other hosts once untouched for a day. Returns a line for each.
 std::vector<std::string> remove_stale(const Disk& disk, const std::string& directory);
 
+// Takes the names of complete checkpoints beyond `step` away before `step` is committed: a run that went back and goes
+// on from an earlier checkpoint must not find them as the newest at its next resume. They stay on the disk as
+// "step-NNNNNNNN.abandoned-<random>", which nothing here reads or removes. Returns a line for each.
+std::vector<std::string> set_aside_later(const Disk& disk, const std::string& directory, i64 step);
+
 // Keeps the newest `keep_last` complete checkpoints up to and including `step` (the one just made durable); <= 0 keeps
-// all. Incomplete folders and later steps (of a run that went back) stay. A folder loses its name first and is then
+// all. Incomplete folders stay. A folder loses its name first and is then
 // removed, so that a half-removed one is never taken for a checkpoint.
 void prune(const Disk& disk, const std::string& directory, i64 step, i64 keep_last);
 

@@ -39,6 +39,19 @@ std::vector<FileRecord> gather_records(Communicator& dp, const FileRecord& mine)
     return records;
 }
 
+// Replicas that have drifted apart would be saved as a mixture that nothing loads again: found here, by name.
+void require_equal_weights(Communicator& dp, u64 hash) {
+    const std::vector<std::string> all = gather_text(dp, fmt::format("{:016x}", hash), "checkpoint.weight_hash");
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+        if (all[rank] != all[0]) {
+            fail(ExitCode::peer,
+                 fmt::format("the weights of data-parallel rank {} (hash {}) are not those of rank 0 ({}); "
+                             "nothing was saved",
+                             rank, all[rank], all[0]));
+        }
+    }
+}
+
 // Rank 0: room and a temporary folder; its name.
 std::string prepare_folder(const Disk& disk, const std::string& directory, i64 step, i64 needed) {
     disk.make_folders(directory);
@@ -61,6 +74,7 @@ void save_checkpoint(Communicator& dp, const std::string& directory, const Check
     const std::vector<LogicalTensor> tensors = logical_tensors(layout);
     const FlatState flat = flat_state(state, layout);
     const bool first = dp.rank() == 0;
+    require_equal_weights(dp, header.weight_hash);
     std::string temporary;
     try {
         temporary = share_result(dp, "checkpoint.folder", [&] {
@@ -79,6 +93,9 @@ void save_checkpoint(Communicator& dp, const std::string& directory, const Check
                 manifest.files.push_back(on_io_thread(
                     [&] { return write_master(disk, temporary, tensors, flat, header, model, dp.size()); }));
                 write_manifest(disk, temporary, manifest);
+                for (const std::string& line : set_aside_later(disk, directory, header.step)) {
+                    log_warning("{}", line);
+                }
                 commit(disk, directory, temporary, header.step);
             }
             return std::string();

@@ -8,7 +8,7 @@
 namespace ogrom {
 
 // Runs `work` on every rank (it may throw there, alone), then agrees. Returns rank 0's text on all ranks; throws
-// Error(checkpoint, "rank r: ...") of the lowest rank that failed on all ranks.
+// an Error with the code of the lowest rank that failed, "rank r: ...", on all ranks.
 std::string share_result(Communicator& comm, const std::string& label, const std::function<std::string()>& work);
 
 }  // namespace ogrom

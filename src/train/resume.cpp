@@ -56,6 +56,10 @@ CheckpointHeader make_header(const Engine<T>& engine, const Sampler& sampler, co
 template <class T>
 CheckpointHeader resume_from(Engine<T>& engine, const Sampler& sampler, const SavedTexts& texts,
                              const std::string& checkpoint) {
+    if (engine.dp.rank() == 0) {
+        verify_master(checkpoint);
+    }
+    engine.dp.barrier("checkpoint header verified").wait();
     const CheckpointHeader header = read_header(checkpoint);
     check_fits(header, engine.run, sampler, texts, checkpoint, engine.dp.rank());
     std::vector<std::string> left_out;

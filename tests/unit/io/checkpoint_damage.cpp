@@ -101,6 +101,20 @@ TEST(CheckpointDamage, AFlippedByteIsNamedByFileAndBlock) {
     EXPECT_EQ(load_fault(test::save_small<float>(folder.path(), 4, 2)), "");
 }
 
+TEST(CheckpointDamage, AFlippedByteOfTheHeaderIsNoChangedSetting) {
+    const Folder folder;
+    const std::string step = test::save_small<float>(folder.path(), 4, 2);
+    EXPECT_NO_THROW(verify_master(step));
+    flip(step + "/checkpoint.h5", 2000);
+    try {
+        verify_master(step);
+        FAIL() << "a damaged master file was trusted";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::checkpoint);
+        expect_in(error.what(), "checkpoint.h5");
+    }
+}
+
 TEST(CheckpointDamage, EveryFlippedByteOfTheManifestIsSeen) {
     const Folder folder;
     const std::string step = test::save_small<float>(folder.path(), 4, 1);
