@@ -19,8 +19,9 @@ mkdir -p "$work"
 launch=(mpirun -n "$ranks" --bind-to none)
 [ "$(id -u)" -ne 0 ] || launch+=(--allow-run-as-root)
 [ "$(nproc)" -ge "$ranks" ] || launch+=(--oversubscribe)
-# mpirun turns SIGTERM into SIGKILL after 1 s; a save needs longer.
-launch+=(--mca odls_base_sigkill_timeout 30)
+# On SIGTERM mpirun waits N seconds before it passes the signal on and N more before it kills; it also sleeps about 2 N
+# after a rank has failed. 5 s are plenty for a save of this size.
+launch+=(--mca odls_base_sigkill_timeout 5)
 
 if [ -n "${TEXT:-}" ]; then
     text=$TEXT

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <poll.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -100,7 +101,9 @@ public:
         }
         const bool marked = plain_ && level >= LogLevel::warning;
         const std::string_view mark = !marked ? "" : level == LogLevel::error ? "error: " : "warning: ";
-        terminal_.log(level_of(level), "{}{}", mark, text);
+        if (terminal_listens()) {
+            terminal_.log(level_of(level), "{}{}", mark, text);
+        }
         file_.log(level_of(level), "{}", text);
     }
 
@@ -117,6 +120,20 @@ public:
     }
 
 private:
+    // A launcher that is ending the job stops reading our pipe; a rank that blocks on it then never saves. After a wait
+    // lines go to the file only, until the pipe moves again.
+    bool terminal_listens() {
+        pollfd out{STDERR_FILENO, POLLOUT, 0};
+        const bool listens = ::poll(&out, 1, unheard_ > 0 ? 0 : patience_ms) > 0;
+        if (listens && unheard_ > 0) {
+            terminal_.log(spdlog::level::warn, "{} lines were not printed while nobody read them; log.txt has them",
+                          unheard_);
+        }
+        unheard_ = listens ? 0 : unheard_ + 1;
+        return listens;
+    }
+
+    static constexpr int patience_ms = 500;
     static std::unique_ptr<spdlog::formatter> formatter(const std::string& pattern) {
         return std::make_unique<spdlog::pattern_formatter>(pattern, spdlog::pattern_time_type::utc);
     }
@@ -126,6 +143,7 @@ private:
     std::string long_form_;
     int rank_ = 0;
     bool plain_ = false;
+    long unheard_ = 0;
 };
 
 Log& the_log() {

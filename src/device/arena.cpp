@@ -63,8 +63,8 @@ void require_fit(const Ledger& ledger, int node_ranks, i64 free_bytes) {
     }
 }
 
-Arena::Arena(const Ledger& ledger, int node_ranks) : bytes_(arena_bytes(ledger)) {
-    require_fit(ledger, node_ranks, free_memory());
+Arena::Arena(const Ledger& ledger) : bytes_(arena_bytes(ledger)) {
+    require_fit(ledger, 1, free_memory());
     i64 offset = 0;
     for (const LedgerLine& line : ledger.lines()) {
         if (cut_by_arena(line.tier)) {
@@ -79,7 +79,7 @@ Arena::Arena(const Ledger& ledger, int node_ranks) : bytes_(arena_bytes(ledger))
         mmap(nullptr, static_cast<std::size_t>(bytes_), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED) {
         const std::string reason = std::strerror(errno);
-        fail(ExitCode::memory, memory_message(ledger, node_ranks, free_memory()) + " (mmap: " + reason + ")");
+        fail(ExitCode::memory, memory_message(ledger, 1, free_memory()) + " (mmap: " + reason + ")");
     }
     // Large pages spare the products most of their address translation; only a hint.
     (void)madvise(base, static_cast<std::size_t>(bytes_), MADV_HUGEPAGE);

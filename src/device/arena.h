@@ -14,9 +14,10 @@ class Arena {
 public:
     // Takes total(device) + total(host) bytes (on the CPU backend both are host memory), 64-byte aligned lines, every
     // page touched by the threads that will use it. Contents: zero, or NaN in every element of fp32 and fp64 when built
-    // for debugging or when OGROM_POISON=1. `node_ranks` ranks of this machine take as much at the same time. Throws
-    // Error(memory) with requested, free and largest line before anything is taken.
-    explicit Arena(const Ledger& ledger, int node_ranks = 1);
+    // for debugging or when OGROM_POISON=1. Throws Error(memory) with requested, free and largest line
+    // before anything is taken; ranks that share a machine ask require_fit for all of them before the first takes its
+    // own.
+    explicit Arena(const Ledger& ledger);
     ~Arena();
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;

@@ -1,5 +1,6 @@
 #include "src/train/console.h"
 
+#include <cmath>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
@@ -51,7 +52,9 @@ std::string summary_text(const TrainSummary& s) {
     std::string text = s.code == ExitCode::saved_for_requeue
                            ? fmt::format("stopped on a signal or the time limit and saved: step {}", s.steps)
                            : fmt::format("done: step {}", s.steps);
-    text += fmt::format("  loss {:.6f}", s.loss);
+    if (!std::isnan(s.loss)) {
+        text += fmt::format("  loss {:.6f}", s.loss);
+    }
     if (s.skipped > 0) {
         text += fmt::format("  ({} steps skipped as not finite)", s.skipped);
     }

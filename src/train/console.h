@@ -1,6 +1,7 @@
 // What a person sees of a run, on rank 0: a line per logged step, a bar with the remaining time on a terminal, a
 // summary at the end.
 #pragma once
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -14,8 +15,8 @@ namespace ogrom {
 // How a run ended, equal on all ranks but for times and memory (rank 0's).
 struct TrainSummary {
     ExitCode code = ExitCode::done;
-    i64 steps = 0, skipped = 0;  // of the run, those before a resume included
-    double loss = 0;             // of the last step
+    i64 steps = 0, skipped = 0;                              // of the run, those before a resume included
+    double loss = std::numeric_limits<double>::quiet_NaN();  // of the last step; NaN when this process made none
     std::optional<Evaluation> valid;
     double unigram_entropy = 0;  // of the held-out tokens, nats; with `valid`
     double launch_s = 0;         // process start to the first step

@@ -20,7 +20,7 @@ std::vector<ActionList> cut_into_passes(const ActionList& schedule) {
 
 template <class T>
 Engine<T>::Engine(const RunConfig& run_, const Decisions& decisions_, const Ledger& ledger, Communicator& dp_,
-                  int node_ranks, GradientHook<T> hook)
+                  GradientHook<T> hook)
     : run(run_),
       decisions(decisions_),
       dp(dp_),
@@ -28,7 +28,7 @@ Engine<T>::Engine(const RunConfig& run_, const Decisions& decisions_, const Ledg
       layout(table, decisions.span),
       ranges(make_update_ranges(layout, run.optimizer.weight_decay)),
       passes(cut_into_passes(make_schedule(1, 0, decisions.micro_batches))),
-      arena(ledger, node_ranks),
+      arena(ledger),
       weights(arena.take<T>("weights")),
       gradients(arena.take<T>("gradients")),
       moment1(decisions.has_moment1 ? arena.take<T>("moment1") : std::span<T>()),

@@ -22,9 +22,8 @@ using GradientHook = std::function<void(i64 step, i64 first, i64 last, std::span
 template <class T>
 class Engine {
 public:
-    // `run`, `dp` must outlive the engine. Takes the arena (`node_ranks` ranks of this machine do so at the same time),
-    // draws the initial weights, clears the moments.
-    Engine(const RunConfig& run, const Decisions& decisions, const Ledger& ledger, Communicator& dp, int node_ranks,
+    // `run`, `dp` must outlive the engine. Takes the arena, draws the initial weights, clears the moments.
+    Engine(const RunConfig& run, const Decisions& decisions, const Ledger& ledger, Communicator& dp,
            GradientHook<T> hook = {});
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;

@@ -5,11 +5,13 @@
 #include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/config/resume.h"
+#include "src/device/blas.h"
 
 namespace ogrom {
 namespace {
 
 constexpr const char* consecutive_key = "consecutive_skips";
+constexpr const char* kernels_key = "kernels";
 
 // The run file, data and tokenizer of a checkpoint against this run's.
 void check_fits(const CheckpointHeader& header, const RunConfig& run, const Sampler& sampler, const SavedTexts& texts,
@@ -49,6 +51,7 @@ CheckpointHeader make_header(const Engine<T>& engine, const Sampler& sampler, co
     header.weight_hash = weight_hash<T>(engine.weights, engine.layout);
     header.skipped_steps = engine.skipped;
     header.best_valid_loss = best_valid_loss;
+    header.extra[kernels_key] = kernel_choice();
     header.extra[consecutive_key] = std::to_string(engine.consecutive_skips);
     return header;
 }
@@ -66,6 +69,11 @@ CheckpointHeader resume_from(Engine<T>& engine, const Sampler& sampler, const Sa
     load_checkpoint<T>(engine.dp, checkpoint, engine.layout, engine.state(), engine.run.checkpoint.strict, left_out);
     for (const std::string& line : left_out) {
         log_warning("resume: {}", line);
+    }
+    const auto kernels = header.extra.find(kernels_key);
+    if (kernels != header.extra.end() && kernels->second != kernel_choice() && engine.dp.rank() == 0) {
+        log_warning("resume: saved with {}, this processor runs {}: the run goes on, but not bit for bit as before",
+                    kernels->second, kernel_choice());
     }
     engine.step = engine.resumed_at = header.step;
     engine.skipped = header.skipped_steps;

@@ -3,6 +3,7 @@
 #include "src/train/trainer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
 
 #include "src/base/log.h"
@@ -17,7 +18,7 @@ Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& 
       run_(run),
       options_(options),
       mesh_(make_mesh(session_, run_.parallel)),
-      vote_(*mesh_.dp, [this] { return session_.stop_requested() || out_of_time(0); }) {
+      vote_(*mesh_.dp, [this] { return session_.stop_requested() || out_of_time(last_save_s_); }) {
     session_.set_phase(Phase::plan, 0);
     open();
     sampler_ = std::make_unique<Sampler>(run_.data, run_.train.sequence, run_.model.vocab, SplitPart::train);
@@ -27,8 +28,7 @@ Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& 
     texts_ = describe_run(session_, run_, mesh_);
     place_ = prepare_workplace(session_, run_, mesh_);
     print_plan();
-    engine_ = std::make_unique<Engine<T>>(run_, place_.decisions, place_.ledger, *mesh_.dp, session_.node_size(),
-                                          std::move(hook));
+    engine_ = std::make_unique<Engine<T>>(run_, place_.decisions, place_.ledger, *mesh_.dp, std::move(hook));
     resume();
     first_step_ = engine_->step;
     if (leads()) {
@@ -105,8 +105,9 @@ template <class T>
 Wish Trainer<T>::wish() const {
     const i64 done = engine_->step - first_step_;
     const bool counted_out = options_.stop_after_steps > 0 && done >= options_.stop_after_steps;
-    // The next step must fit as well.
-    return session_.stop_requested() || counted_out || out_of_time(last_step_s_) ? Wish::stop : Wish::go_on;
+    // What comes before the next chance to stop must fit as well: a step, perhaps an evaluation, and the save.
+    const bool late = out_of_time(last_step_s_ + last_evaluation_s_ + last_save_s_);
+    return session_.stop_requested() || counted_out || late ? Wish::stop : Wish::go_on;
 }
 
 template <class T>
@@ -205,6 +206,7 @@ void Trainer<T>::check_finite(const StepResult& result) {
 template <class T>
 void Trainer<T>::evaluate_now() {
     session_.set_phase(Phase::evaluate, engine_->step);
+    const Timer timer;
     summary_.valid = evaluate(*engine_, *valid_, run_.train.eval_samples, vote_);
     if (!summary_.valid) {  // the next step is not begun, and after the last one this ends the run for a requeue
         summary_.code = ExitCode::saved_for_requeue;
@@ -212,7 +214,8 @@ void Trainer<T>::evaluate_now() {
     }
     const Evaluation& valid = *summary_.valid;
     evaluated_at_ = engine_->step;
-    best_valid_loss_ = best_valid_loss_ == 0 ? valid.loss : std::min(best_valid_loss_, valid.loss);
+    last_evaluation_s_ = timer.seconds();
+    best_valid_loss_ = std::isnan(best_valid_loss_) ? valid.loss : std::min(best_valid_loss_, valid.loss);
     if (console_) {
         console_->note(valid_line(engine_->step, valid));
     }
@@ -227,6 +230,7 @@ void Trainer<T>::save() {
     const Engine<T>& engine = *engine_;
     save_checkpoint<T>(*mesh_.dp, folder, header, engine.layout, run_.model, engine.state(), run_.checkpoint.keep_last);
     saved_at_ = engine_->step;
+    last_save_s_ = timer.seconds();
     summary_.checkpoint = fmt::format("{}/step-{:08}", folder, engine_->step);
     if (metrics_) {
         metrics_->publish();

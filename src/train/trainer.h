@@ -62,11 +62,11 @@ private:
     std::unique_ptr<Metrics> metrics_;  // rank 0
     std::unique_ptr<Console> console_;  // rank 0
     TrainSummary summary_;
-    double best_valid_loss_ = 0;
+    double best_valid_loss_ = std::numeric_limits<double>::quiet_NaN();  // NaN: not evaluated yet
     i64 first_step_ = 0, evaluated_at_ = -1, saved_at_ = -1;
     double steps_s_ = 0;  // time within steps after the first
     double tokens_ = 0;   // targets of those steps
-    double last_step_s_ = 0, last_waited_s_ = 0;
+    double last_step_s_ = 0, last_evaluation_s_ = 0, last_save_s_ = 0, last_waited_s_ = 0;
     i64 last_sent_ = 0;
 };
 

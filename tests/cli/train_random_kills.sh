@@ -5,7 +5,7 @@
 # OGROM_KILLS and OGROM_KILL_SEED ask for more, or for the same ones again.
 # shellcheck source=tests/cli/lib.sh
 source "$(dirname "$0")/lib.sh"
-kills=${OGROM_KILLS:-12}
+kills=${OGROM_KILLS:-6}
 RANDOM=${OGROM_KILL_SEED:-$$}
 echo "seed ${OGROM_KILL_SEED:-$$}"
 make_corpus 300

@@ -109,7 +109,7 @@ std::unique_ptr<Engine<T>> make_engine(Communicator& dp, const RunConfig& run, G
     place.dp = dp.rank();
     const Decisions decisions = decide(run, shape, place, 1);
     const Ledger ledger = make_ledger(run, shape, decisions);
-    return std::make_unique<Engine<T>>(run, decisions, ledger, dp, 1, std::move(hook));
+    return std::make_unique<Engine<T>>(run, decisions, ledger, dp, std::move(hook));
 }
 
 template <class T>
