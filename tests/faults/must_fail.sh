@@ -8,7 +8,7 @@ if [[ $filter =~ ^mpi([0-9]+):(.*)$ ]]; then
     launch=(mpirun --allow-run-as-root --oversubscribe --bind-to none -n "${BASH_REMATCH[1]}")
     filter=${BASH_REMATCH[2]}
 fi
-run() { OMP_NUM_THREADS=1 OGROM_FAULT=$1 timeout 120 "${launch[@]}" "$program" --gtest_filter="$filter" 2>&1; }
+run() { OMP_NUM_THREADS=1 OGROM_FAULT=$1 timeout 120 "${launch[@]}" "$program" --gtest_color=no --gtest_filter="$filter" 2>&1; }
 clean=$(run none) || { echo "$clean"; echo "FAIL: the tests fail without the fault"; exit 1; }
 if grep -q '\[  SKIPPED \]' <<<"$clean" && ! grep -q '\[       OK \]' <<<"$clean"; then
     echo "fault '$fault': this processor does not run the code it sits in; nothing to catch"

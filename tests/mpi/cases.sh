@@ -21,7 +21,7 @@ launch() { # ranks, probe arguments: in the background, output to $folder/out
 pid_of() { cat "$PROBE_PIDS/$1"; }
 await_ranks() { # until every rank has written its process id and a few steps have passed
     for _ in $(seq 200); do
-        [ "$(find "$PROBE_PIDS" -type f -size +0 | wc -l)" -eq "$1" ] && sleep 0.5 && return
+        [ "$(find "$PROBE_PIDS" -type f -size +0 | wc -l)" -eq "$1" ] && sleep 1.5 && return # three heartbeats between nodes
         sleep 0.1
     done
     fail "the ranks did not start"
