@@ -25,6 +25,8 @@ def record(name, runs, common):
         sys.exit(f"{name}: {failed[0]['error_message']}")
     of = "of_sgemm" if "of_sgemm" in runs[0] else "of_copy"
     key, unit = ("GFLOP/s", "GFLOP/s") if of == "of_sgemm" else ("GB/s", "GB/s")
+    if key not in runs[0]:  # a row of another kind, with no limit to stand beside
+        return None
     samples = [run[key] for run in runs]
     value = statistics.median(samples)
     ratio = statistics.median(run[of] for run in runs)
@@ -48,7 +50,7 @@ def main():
                 groups.setdefault(run["run_name"] if "run_name" in run else run["name"], []).append(run)
     common = dict(machine=f"{cpu_model()}, {threads} cores", commit=commit, date=datetime.date.today().isoformat(), command=command,
                   extra={})
-    records = [record(name, runs, common) for name, runs in groups.items()]
+    records = [row for row in (record(name, runs, common) for name, runs in groups.items()) if row]
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(records, indent=1) + "\n")
     for row in records:
