@@ -15,9 +15,9 @@ def number(value, unit):
 
 
 def line(area, row):
-    limit = f"{100 * row['ratio_to_limit']:.0f} % of {row['limit_name']}" if row.get("ratio_to_limit") else ""
+    limit = f"{100 * row['ratio_to_limit']:.3g} % of {row['limit_name']}" if row.get("ratio_to_limit") else ""
     peer = f"{row['ratio_to_peer']:.2f}x {row['peer_name']}" if row.get("ratio_to_peer") else ""
-    return f"| {row['name']} | {number(row['value'], row['unit'])} | {limit} | {peer} | `{row['command']}` | {row['date']} {row['commit']} |"
+    return f"| {row['name']} | {number(row['value'], row['unit'])} | {limit} | {peer} | `{row['command']}` | {row['date'][:10]} {row['commit'][:7]} |"
 
 
 def table():
