@@ -24,7 +24,7 @@ run() {
 pid_of() {
     local pid
     for pid in $(pgrep -f "^$OGROM train run.toml .*run.output=$1( |\$)"); do
-        if tr '\0' '\n' < "/proc/$pid/environ" 2> /dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$2"; then
+        if grep -zqx "OMPI_COMM_WORLD_RANK=$2" "/proc/$pid/environ" 2> /dev/null; then
             echo "$pid"
             return
         fi
