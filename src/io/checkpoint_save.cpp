@@ -1,5 +1,6 @@
 // A save over the ranks of dp. Comes in: header, state of this rank (the same on every rank of dp). Goes out: a durable
-// step folder, or the same Error on every rank and nothing changed. HDF5 on the I/O thread, MPI on the caller's.
+// step folder, or the same Error on every rank and the earlier checkpoints as they were (if only `latest` could not be
+// replaced, the new folder stands too: resume goes by folders). HDF5 on the I/O thread, MPI on the caller's.
 #include <algorithm>
 #include <fmt/format.h>
 #include <functional>
