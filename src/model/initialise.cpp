@@ -14,68 +14,92 @@
 namespace ogrom {
 namespace {
 
-// Logical elements come first in a stored tensor: only the leading dimension is padded.
-i64 logical_count(const LocalTensor& tensor) {
-    const Parameter& parameter = *tensor.parameter;
-    for (std::size_t axis = 1; axis < parameter.shape.size(); ++axis) {
-        OGROM_ASSERT(parameter.shape[axis] == tensor.shape[axis]);
-    }
-    return parameter.count();
-}
-
-// w[i] = std * normal(seed, tensor id, i), four elements a call of the generator
+// w[i] = std * normal(seed, key, global index of i): a call of the generator gives four neighbours.
 template <class T>
-void fill_normal(T* weights, i64 count, const Parameter& parameter, u64 seed, i64 first_index) {
-    const u32 id = static_cast<u32>(parameter.id);
-    parallel_ranges(count, parallel_grain, [&](i64 first, i64 last) {
+void fill_normal(T* weights, const LocalTensor& tensor, i64 from, i64 to, u64 seed) {
+    const Parameter& parameter = *tensor.parameter;
+    const u32 key = static_cast<u32>(parameter.key);
+    const i64 row = tensor.cols();
+    const i64 shift = fault_active("init_by_local_index") ? tensor.offset : 0;
+    parallel_ranges(to - from, parallel_grain, [&](i64 first, i64 last) {
         double values[4];
-        for (i64 i = first; i < last;) {
-            const i64 index = first_index + i;
-            normals_at(seed, id, static_cast<u64>(index >> 2), values);
-            for (i64 lane = index & 3; lane < 4 && i < last; ++lane, ++i) {
+        for (i64 i = from + first; i < from + last;) {
+            const i64 index = tensor.global_index(i) + shift;
+            normals_at(seed, key, static_cast<u64>(index >> 2), values);
+            const i64 row_end = std::min(from + last, (i / row + 1) * row);  // the next row may stand elsewhere
+            for (i64 lane = index & 3; lane < 4 && i < row_end; ++lane, ++i) {
                 weights[i] = static_cast<T>(parameter.initial_std * values[lane]);
             }
         }
     });
 }
 
+// The part of a tensor that falls into a flat range, as local elements.
+FlatRange inside(const LocalTensor& tensor, FlatRange range) {
+    const i64 first = std::max(range.first, tensor.offset) - tensor.offset;
+    const i64 last = std::min(range.last, tensor.offset + tensor.count) - tensor.offset;
+    return {first, std::max(first, last)};
+}
+
 }  // namespace
 
 template <class T>
-void initialise(std::span<T> flat, const ParameterLayout& layout, u64 seed) {
-    OGROM_ASSERT(static_cast<i64>(flat.size()) == layout.size());
+void initialise(T* weights, FlatRange range, const ParameterLayout& layout, u64 seed) {
     for (const LocalTensor& tensor : layout.tensors()) {
-        const Parameter& parameter = *tensor.parameter;
-        T* const weights = flat.data() + tensor.offset;
-        const i64 count = logical_count(tensor);
-        if (parameter.initial == Initial::normal) {
-            const i64 first_index = fault_active("init_by_local_index") ? tensor.offset : 0;
-            fill_normal(weights, count, parameter, seed, first_index);
-        } else {
-            std::fill_n(weights, count, static_cast<T>(parameter.initial == Initial::ones ? 1 : 0));
+        const FlatRange part = inside(tensor, range);
+        if (part.count() == 0) {
+            continue;
         }
-        std::fill(weights + count, weights + tensor.count, T(0));
+        T* const start = weights + tensor.offset - range.first;
+        const i64 logical = std::clamp(tensor.logical, part.first, part.last);
+        if (tensor.parameter->initial == Initial::normal) {
+            fill_normal(start, tensor, part.first, logical, seed);
+        } else {
+            std::fill(start + part.first, start + logical, T(tensor.parameter->initial == Initial::ones ? 1 : 0));
+        }
+        std::fill(start + logical, start + part.last, T(0));
     }
 }
 
 template <class T>
-u64 weight_hash(std::span<const T> flat, const ParameterLayout& layout) {
+void initialise(std::span<T> flat, const ParameterLayout& layout, u64 seed) {
     OGROM_ASSERT(static_cast<i64>(flat.size()) == layout.size());
+    initialise(flat.data(), {0, layout.size()}, layout, seed);
+}
+
+template <class T>
+u64 weight_hash(const T* weights, FlatRange range, const ParameterLayout& layout) {
     u64 sum = 0;  // unsigned: addition mod 2^64, so any order gives the same
     for (const LocalTensor& tensor : layout.tensors()) {
-        const T* weights = flat.data() + tensor.offset;
-        const u64 key = hash_tensor(static_cast<u64>(tensor.parameter->id));
-        const i64 count = logical_count(tensor);
+        const bool counted_elsewhere = layout.replicated(tensor) && layout.part().rank != 0;
+        if (!tensor.parameter->tie.empty() || counted_elsewhere) {
+            continue;
+        }
+        const FlatRange local = inside(tensor, range);
+        const T* const start = weights + tensor.offset - range.first;
+        const u64 key = hash_tensor(static_cast<u64>(tensor.parameter->key));
+        const i64 last = std::min(local.last, tensor.logical);
         u64 part = 0;
 #pragma omp parallel for schedule(static) reduction(+ : part)
-        for (i64 i = 0; i < count; ++i) {
-            part += hash_element(key, static_cast<u64>(i), std::bit_cast<u32>(static_cast<float>(weights[i])));
+        for (i64 i = local.first; i < last; ++i) {
+            const u64 index = static_cast<u64>(tensor.global_index(i));
+            part += hash_element(key, index, std::bit_cast<u32>(static_cast<float>(start[i])));
         }
         sum += part;
     }
     return sum;
 }
 
+template <class T>
+u64 weight_hash(std::span<const T> flat, const ParameterLayout& layout) {
+    OGROM_ASSERT(static_cast<i64>(flat.size()) == layout.size());
+    return weight_hash(flat.data(), {0, layout.size()}, layout);
+}
+
+template void initialise<float>(float*, FlatRange, const ParameterLayout&, u64);
+template void initialise<double>(double*, FlatRange, const ParameterLayout&, u64);
+template u64 weight_hash<float>(const float*, FlatRange, const ParameterLayout&);
+template u64 weight_hash<double>(const double*, FlatRange, const ParameterLayout&);
 template void initialise<float>(std::span<float>, const ParameterLayout&, u64);
 template void initialise<double>(std::span<double>, const ParameterLayout&, u64);
 template u64 weight_hash<float>(std::span<const float>, const ParameterLayout&);

@@ -73,12 +73,21 @@ public:
             rows_.back().tensor_axis = tensor_axis;
         }
     }
+    // The last row is a copy of an earlier one: its values, its settings.
+    void tie_last_to(const std::string& source) {
+        Parameter& copy = rows_.back();
+        const auto found =
+            std::find_if(rows_.begin(), rows_.end(), [&](const Parameter& row) { return row.name == source; });
+        copy.tie = source;
+        copy.key = found->key;
+        copy.group = found->group;
+    }
     std::vector<Parameter> finish() { return std::move(rows_); }
 
 private:
     Parameter start(const std::string& name, std::vector<i64> shape, i64 layer) {
         Parameter row;
-        row.id = static_cast<i64>(rows_.size());
+        row.id = row.key = static_cast<i64>(rows_.size());
         row.name = name;
         row.padded_shape = shape;
         row.shape = std::move(shape);
@@ -149,37 +158,11 @@ ParameterTable make_parameters(const ModelConfig& model, Dtype compute) {
         write_block(writer, model, layer);
     }
     writer.norm("final_norm", model.layers);
-    if (!model.tied) {
-        writer.table("head.weight", model.vocab, model.padded_vocab, model.layers, 0, ParameterGroup::matrix);
+    writer.table("head.weight", model.vocab, model.padded_vocab, model.layers, 0, ParameterGroup::matrix);
+    if (model.tied) {
+        writer.tie_last_to("embedding.token.weight");
     }
     return ParameterTable(writer.finish());
-}
-
-ParameterLayout::ParameterLayout(const ParameterTable& table, const StageSpan& span) {
-    i64 layers = 0;  // the head side carries the number of layers as its layer
-    for (const Parameter& row : table.rows()) {
-        layers = std::max(layers, row.layer);
-    }
-    for (const Parameter& row : table.rows()) {
-        const bool embedding_side = row.layer < 0;
-        const bool head_side = row.layer == layers;
-        const bool mine = embedding_side ? span.embeds
-                          : head_side    ? span.heads
-                                         : row.layer >= span.first_layer && row.layer < span.last_layer;
-        if (mine) {
-            tensors_.push_back({&row, size_, row.padded_shape, row.stored_count()});
-            size_ += row.stored_count();
-        }
-    }
-}
-
-const LocalTensor& ParameterLayout::tensor(std::string_view name) const {
-    const auto found = std::find_if(tensors_.begin(), tensors_.end(),
-                                    [&](const LocalTensor& tensor) { return tensor.parameter->name == name; });
-    if (found == tensors_.end()) {
-        fail(ExitCode::checkpoint, fmt::format("this rank holds no parameter named \"{}\"", name));
-    }
-    return *found;
 }
 
 }  // namespace ogrom

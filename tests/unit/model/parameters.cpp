@@ -69,7 +69,7 @@ TEST(ParameterTable, NamesShapesAndOrderOfABlock) {
         {"block.0.mlp.down.weight", {15, 29}},
         {"block.0.mlp.down.bias", {15}},
     };
-    ASSERT_EQ(table.rows().size(), 2 + 2 * 16 + 2);
+    ASSERT_EQ(table.rows().size(), 2 + 2 * 16 + 2 + 1);  // a tied head has a row as well
     for (std::size_t i = 0; i < expected.size(); ++i) {
         EXPECT_EQ(table.rows()[i].name, expected[i].first);
         EXPECT_EQ(table.rows()[i].shape, expected[i].second);
@@ -77,8 +77,10 @@ TEST(ParameterTable, NamesShapesAndOrderOfABlock) {
         EXPECT_EQ(table.rows()[i].storage, Dtype::fp64);
     }
     EXPECT_EQ(table.row("embedding.token.weight").padded_shape, (std::vector<i64>{40, 15}));
-    EXPECT_EQ(table.rows().back().name, "final_norm.bias");
-    EXPECT_THROW((void)table.row("head.weight"), Error);
+    EXPECT_EQ(table.rows().back().name, "head.weight");
+    EXPECT_EQ(table.row("head.weight").tie, "embedding.token.weight");
+    EXPECT_EQ(table.row("head.weight").key, 0);
+    EXPECT_THROW((void)table.row("head.bias"), Error);
 }
 
 TEST(ParameterTable, OnlyMatricesAndTablesDecay) {
