@@ -27,7 +27,10 @@ std::string found_text(const Entry& entry) {
                  [&](i64) { return fmt::format("{} is an integer", entry.raw); },
                  [&](double) { return fmt::format("{} is a number with a fraction or exponent", entry.raw); },
                  [](const std::string& value) { return fmt::format("{} is a text", quote(value)); },
-                 [](const std::vector<std::string>&) { return std::string("a list of texts"); },
+                 [](const std::vector<std::string>& value) {
+                     return std::string(value.empty() ? "an empty list" : "a list of texts");
+                 },
+                 [](const std::vector<i64>&) { return std::string("a list of integers"); },
                  [](const OtherValue& value) { return value.kind; }},
         entry.value);
 }
@@ -150,6 +153,21 @@ Problem assign_list(const Entry& entry, std::vector<std::string>& target) {
     return std::nullopt;
 }
 
+Problem assign_integers(const Key& key, const Entry& entry, std::vector<i64>& target) {
+    const auto* value = std::get_if<std::vector<i64>>(&entry.value);
+    if (value == nullptr) {
+        return fmt::format("{}; would be right: a list of integers{}{}, as in [4, 3, 3]", found_text(entry),
+                           bounds_hint(key), unit_text(key));
+    }
+    for (const i64 element : *value) {
+        if (Problem problem = out_of_range(key, static_cast<double>(element), fmt::format("{}", element))) {
+            return problem;
+        }
+    }
+    target = *value;
+    return std::nullopt;
+}
+
 Problem not_a_choice(const Key& key, const std::string& name) {
     const std::vector<std::string> choices(key.choices.begin(), key.choices.end());
     const std::optional<std::string> near = nearest(name, choices);
@@ -205,6 +223,7 @@ Problem assign(const Key& key, const Entry& entry, RunConfig& run) {
                                [&](double* target) { return assign_real(key, entry, *target); },
                                [&](std::string* target) { return assign_text(key, entry, *target); },
                                [&](std::vector<std::string>* target) { return assign_list(entry, *target); },
+                               [&](std::vector<i64>* target) { return assign_integers(key, entry, *target); },
                                [&](auto* target) { return assign_choice(key, entry, *target); }},
                       key.field(run));
 }
@@ -235,6 +254,18 @@ const Key* meant(const Entry& entry) {
         }
     }
     return best;
+}
+
+// The keys of that name in all sections, each as `text` writes it: "data.seed or train.seed".
+template <class Text>
+std::string namesakes(std::string_view name, Text text) {
+    std::vector<std::string> found;
+    for (const Key& key : schema()) {
+        if (key.name == name) {
+            found.push_back(text(key));
+        }
+    }
+    return join(found, " or ");
 }
 
 std::optional<std::string> meant_section(const std::string& name) {
@@ -279,7 +310,9 @@ const Key* add_unknown(const Entry& entry, Faults& faults) {
         faults.add(entry.where, entry.full_name(), "unknown key; `ogrom keys` lists all");
     } else if (key->name == entry.key) {
         faults.add(entry.where, entry.full_name(),
-                   fmt::format("{} belongs to [{}]; would be right: {}", entry.key, key->section, key->full_name()));
+                   fmt::format("{} belongs to {}; would be right: {}", entry.key,
+                               namesakes(entry.key, [](const Key& k) { return fmt::format("[{}]", k.section); }),
+                               namesakes(entry.key, [](const Key& k) { return k.full_name(); })));
     } else {
         faults.add(entry.where, entry.full_name(), fmt::format("unknown key; would be right: {}", key->full_name()));
     }
@@ -290,10 +323,10 @@ const Key* add_unknown(const Entry& entry, Faults& faults) {
 
 void reset_key(const Key& key, RunConfig& run) {
     if (key.default_kind != DefaultKind::value) {
-        std::visit(
-            Overload{[](bool* target) { *target = false; }, [](std::string* target) { target->clear(); },
-                     [](std::vector<std::string>* target) { target->clear(); }, [](auto* target) { *target = {}; }},
-            key.field(run));
+        std::visit(Overload{[](bool* target) { *target = false; }, [](std::string* target) { target->clear(); },
+                            [](std::vector<std::string>* target) { target->clear(); },
+                            [](std::vector<i64>* target) { target->clear(); }, [](auto* target) { *target = {}; }},
+                   key.field(run));
         return;
     }
     Entry entry;
@@ -303,6 +336,7 @@ void reset_key(const Key& key, RunConfig& run) {
                         [&](u64*) { entry.value = parse_integer(key.standard).value(); },
                         [&](double*) { entry.value = parse_real(key.standard).value(); },
                         [&](std::vector<std::string>*) { entry.value = std::vector<std::string>{}; },
+                        [&](std::vector<i64>*) { entry.value = std::vector<i64>{}; },
                         [&](auto*) { entry.value = std::string(key.standard); }},
                key.field(run));
     const Problem problem = assign(key, entry, run);

@@ -10,11 +10,11 @@
 
 namespace ogrom {
 
-// A TOML value of a kind that no key takes (date, table, list of numbers ...), by the name of its kind.
+// A TOML value of a kind that no key takes (date, table, mixed list ...), by the name of its kind.
 struct OtherValue {
     std::string kind;
 };
-using EntryValue = std::variant<bool, i64, double, std::string, std::vector<std::string>, OtherValue>;
+using EntryValue = std::variant<bool, i64, double, std::string, std::vector<std::string>, std::vector<i64>, OtherValue>;
 
 struct Entry {
     std::string section;  // "" for a key above every section

@@ -1,4 +1,6 @@
-#include <filesystem>
+// Comes in: the run file and the files it includes, --set overrides, the number of ranks.
+// Goes out: RunConfig, every value final and checked, and the resolved text; or one error with all faults.
+// Next: comm/mesh.cpp
 #include <fmt/format.h>
 
 #include "src/base/error.h"
@@ -44,13 +46,15 @@ RunConfig parse_run(const ParseInput& input) {
     }
     RunConfig run = standard_run();
     Assigned assigned = assign_entries(entries, run, faults);
-    Resolution resolution{run, input, assigned, faults, {}};
+    Resolution resolution{run, input, assigned, faults, {}, {}};
     resolve_required(resolution);
     resolve_built(resolution);
-    resolve_effects(resolution);
-    resolve_model(resolution);
     resolve_mesh(resolution);
+    resolve_effects(resolution);
+    resolve_types(resolution);
+    resolve_model(resolution);
     resolve_batch(resolution);
+    resolve_layout(resolution);
     resolve_schedule(resolution);
     resolve_size(resolution);
     resolve_run_section(resolution);

@@ -12,7 +12,10 @@ namespace {
 std::string_view question(std::string_view section) {
     constexpr std::pair<std::string_view, std::string_view> rows[] = {
         {"model", "What model: the fields that decide every tensor's shape."},
-        {"parallel", "How the ranks are spread; their product must equal the ranks that were started."},
+        {"parallel",
+         "How the ranks are spread: `pipeline x data x context x expert x tensor` must equal the ranks that were "
+         "started. Without `data` it is derived and the others are 1; with `data`, one of `pipeline` and `tensor` may "
+         "be left out."},
         {"data", "What it learns from."},
         {"train",
          "How long, and in which batches. `global_batch = micro_batch x accumulation x data` always holds; what is "
@@ -86,19 +89,22 @@ global_batch = 32
 lr = 1e-3
 ```
 
+`runs/` also has a small file per layout (`tp2.toml`, `pp2-1f1b.toml`, `zero3.toml` ...); its first line names the
+ranks to start it with.
+
 - `include` paths are relative to the file that names them; what comes later wins, and the file wins over what it
   includes.
 - `--set section.key=value` on the command line wins over every file: `ogrom train RUN.toml --set
   optimizer.lr=3e-4`.
-- Paths in `[data]` and `[run]` are relative to the folder in which `ogrom` is started.
+- Paths in `[data]` and `[run]`, and `train.trace`, are relative to the folder in which `ogrom` is started.
 - Every key has one unit, which stands in the table (and in the key's name where it could be mistaken). Integers are
   written out, with underscores if you like: `1_000_000`, never `1e6`, `1M` or `"1000000"`.
 - An unknown key, a wrong type, a key given twice, a value out of range and a key without effect in its combination
   are errors that name file, line and what would be right. A key of a base file that a later choice makes idle is
-  only noted.
+  only noted, and so is a key that the number of ranks started makes idle (`comm.bucket_mib` on one rank).
 - Values marked *built* work now; the other named values are refused until their code exists.
 - The resolved file (`run.toml` in the run's folder) holds every key with its final value and origin. It parses back
-  to the same run. It names `parallel.data`, so it belongs to that number of ranks; start other layouts from the
+  to the same run. It names the whole layout, so it belongs to that number of ranks; start other layouts from the
   original file.
 - *On resume*: keys marked `free` may differ from the checkpoint; others must be named in
   `checkpoint.allow_changed`; those marked `never` decide the saved state itself.

@@ -15,12 +15,8 @@ namespace {
 
 // How far a feature that has a name but no code is from being usable, in the user's words.
 std::string_view feature(const std::string& key) {
-    constexpr std::array<std::pair<std::string_view, std::string_view>, 5> names = {
-        {{"parallel.pipeline", "pipeline parallelism is"},
-         {"parallel.context", "context parallelism is"},
-         {"parallel.expert", "expert parallelism is"},
-         {"parallel.tensor", "tensor parallelism is"},
-         {"parallel.zero", "sharding of optimizer, gradients and weights is"}}};
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 2> names = {
+        {{"parallel.context", "context parallelism is"}, {"parallel.expert", "expert parallelism is"}}};
     const auto found = std::find_if(names.begin(), names.end(), [&](const auto& row) { return row.first == key; });
     return found == names.end() ? "this value is" : found->second;
 }
@@ -29,11 +25,16 @@ std::string unquoted(const std::string& text) {
     return text.size() >= 2 && text.front() == '"' ? text.substr(1, text.size() - 2) : text;
 }
 
-// Given in a base file while a file above it (or --set) chose the value that makes it idle: dropped with a note, since
-// the user cannot take a key out of a base file.
-bool overruled(const Resolution& r, const Key& key, const Entry& entry) {
-    const auto decider = r.assigned.given.find(std::string(key.effect.decider));
-    return decider != r.assigned.given.end() && decider->second.layer > entry.layer;
+// Not the user's doing, so dropped with a note: the key stands in a base file while a file above it (or --set) chose
+// the value that makes it idle, and nobody can take a key out of a base file; the number of ranks started makes it
+// idle; or what it belongs to was dropped for one of these reasons.
+bool excused(const Resolution& r, const Key& key, const Entry& entry) {
+    const std::string name(key.effect.decider);
+    const auto decider = r.assigned.given.find(name);
+    if (decider != r.assigned.given.end()) {
+        return decider->second.layer > entry.layer;
+    }
+    return name.starts_with("parallel.") && (r.derived.contains(name) || r.idle.contains(name));
 }
 
 bool has_effect(const Key& key, const RunConfig& run) {
@@ -88,14 +89,33 @@ void resolve_effects(Resolution& r) {
             !r.sound({std::string(key.effect.decider).c_str()})) {
             continue;
         }
-        if (overruled(r, key, found->second)) {
+        if (excused(r, key, found->second)) {
             r.note(fmt::format("{} ({}) is without effect here: needs {}", name, found->second.where, key.effect.when));
+            r.idle.insert(name);
         } else {
             r.fault(name, fmt::format("has no effect in this combination; would be right: without it, or with {}",
                                       key.effect.when));
+            r.assigned.bad.insert(name);
         }
         r.assigned.given.erase(found);
         reset_key(key, r.run);
+    }
+}
+
+void resolve_types(Resolution& r) {
+    const Dtype compute = r.run.numerics.compute;
+    const std::pair<const char*, Dtype&> followers[] = {{"precision.weights", r.run.precision.weights},
+                                                        {"comm.gradient_dtype", r.run.comm.gradient_dtype}};
+    for (const auto& [key, type] : followers) {
+        if (!r.given(key)) {
+            type = compute;
+            r.derived[key] = "= numerics.compute";
+        } else if (r.sound({key, "numerics.compute"}) && type != compute &&
+                   (type == Dtype::fp32 || type == Dtype::fp64)) {
+            r.fault(key, fmt::format("{} differs from numerics.compute {}: not built yet; would be right: {}, or "
+                                     "without this key",
+                                     name_of(type), name_of(compute), name_of(compute)));
+        }
     }
 }
 

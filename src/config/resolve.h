@@ -14,6 +14,7 @@ struct Resolution {
     Assigned& assigned;
     Faults& faults;
     std::map<std::string, std::string> derived;  // key -> how its value came about
+    std::set<std::string> idle;                  // keys that were given and dropped with a note
 
     [[nodiscard]] bool given(const std::string& key) const { return assigned.given.contains(key); }
     // None of the keys is faulty: a check that needs them makes sense.
@@ -25,10 +26,12 @@ struct Resolution {
 
 void resolve_required(Resolution& r);  // required keys that are missing
 void resolve_built(Resolution& r);     // values with a name whose code does not exist yet
+void resolve_mesh(Resolution& r);      // an axis left out is derived from the ranks
 void resolve_effects(Resolution& r);   // keys without effect in this combination
+void resolve_types(Resolution& r);     // storage and transport follow numerics.compute
 void resolve_model(Resolution& r);
-void resolve_mesh(Resolution& r);
-void resolve_batch(Resolution& r);  // global = micro x accumulation x data; sequence, rows of logits
+void resolve_batch(Resolution& r);   // global = micro x accumulation x data; sequence, rows of logits
+void resolve_layout(Resolution& r);  // layers on stages, positions on tensor ranks, shards on data ranks
 void resolve_schedule(Resolution& r);
 void resolve_size(Resolution& r);  // extents whose products pass 64 bits
 void resolve_run_section(Resolution& r);

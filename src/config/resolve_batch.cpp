@@ -6,6 +6,7 @@
 
 #include "kernels/common/fault.h"
 
+#include "src/config/near.h"
 #include "src/config/resolve.h"
 
 namespace ogrom {
@@ -15,25 +16,6 @@ namespace {
 constexpr i64 usual_micro_batch = 4;
 constexpr i64 usual_logits_rows = 512;
 constexpr i64 largest_global_batch = 1'000'000'000'000;
-
-// The divisors of `whole` just below (or at) and above `value`.
-std::string near_divisors(i64 whole, i64 value) {
-    i64 low = 1, high = whole;
-    for (i64 d = 1; d <= whole / d; ++d) {
-        if (whole % d == 0) {
-            for (const i64 divisor : {d, whole / d}) {
-                low = divisor <= value ? std::max(low, divisor) : low;
-                high = divisor >= value ? std::min(high, divisor) : high;
-            }
-        }
-    }
-    return low == high ? fmt::format("{}", low) : fmt::format("{} or {}", low, high);
-}
-
-std::string near_multiples(i64 value, i64 step) {
-    const i64 low = value / step * step;
-    return low > 0 ? fmt::format("{} or {}", low, low + step) : fmt::format("{}", low + step);
-}
 
 class Batch {
 public:
@@ -49,7 +31,7 @@ public:
         if (has_global_ && t_.global_batch % data_ != 0) {
             r_.fault("train.global_batch",
                      fmt::format("{} cannot be shared by parallel.data {} copies; would be right: global_batch {}",
-                                 t_.global_batch, data_, near_multiples(t_.global_batch, data_)));
+                                 t_.global_batch, data_, nearest_multiples(t_.global_batch, data_)));
         } else if (!has_global_) {
             derive_global();
         } else if (has_micro_ && has_accumulation_) {
@@ -75,7 +57,7 @@ private:
                                  "right: {} {}{}",
                                  t_.global_batch, short_name, known, data_,
                                  static_cast<double>(share) / static_cast<double>(known), short_name,
-                                 near_divisors(share, known), other_global(known)));
+                                 nearest_divisors(share, known), other_global(known)));
             return;
         }
         result = share / known;
@@ -88,7 +70,7 @@ private:
         if (__builtin_mul_overflow(known, data_, &step)) {
             return "";
         }
-        return fmt::format(", or global_batch {}", near_multiples(t_.global_batch, step));
+        return fmt::format(", or global_batch {}", nearest_multiples(t_.global_batch, step));
     }
 
     void derive_global() {

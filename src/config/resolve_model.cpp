@@ -1,44 +1,16 @@
-// Model and mesh: extents that are left out, divisibility with the nearest valid values (B49), and ranks (B50).
+// The model: extents that are left out, and what the tensor axis must divide, with the nearest valid values (B49).
 #include <algorithm>
 #include <fmt/format.h>
+#include <numeric>
 
 #include "kernels/common/fault.h"
 
+#include "src/config/near.h"
 #include "src/config/resolve.h"
 
 namespace ogrom {
 
 namespace {
-
-// "12 or 16": the divisors of `whole` on both sides of `value`.
-std::string nearest_divisors(i64 whole, i64 value) {
-    i64 low = std::min(value, whole);
-    while (low > 1 && whole % low != 0) {
-        --low;
-    }
-    i64 high = value;
-    while (high < whole && whole % high != 0) {
-        ++high;
-    }
-    return high > low && high <= whole ? fmt::format("{} or {}", low, high) : fmt::format("{}", low);
-}
-
-// "60 or 64": the multiples of `step` on both sides of `value`.
-std::string nearest_multiples(i64 value, i64 step) {
-    const i64 low = value / step * step;
-    return low > 0 ? fmt::format("{} or {}", low, low + step) : fmt::format("{}", low + step);
-}
-
-// Saturates: a mesh beyond 2^62 ranks is refused like any other that does not match.
-i64 product_of(std::initializer_list<i64> factors) {
-    i64 result = 1;
-    for (const i64 factor : factors) {
-        if (__builtin_mul_overflow(result, factor, &result)) {
-            return i64{1} << 62;
-        }
-    }
-    return result;
-}
 
 void derive_heads(Resolution& r) {
     ModelConfig& m = r.run.model;
@@ -102,18 +74,24 @@ void derive_vocab(Resolution& r) {
         r.note(fmt::format("model.vocab {} is more than the tokenizer's {} entries: ids from {} on never occur",
                            m.vocab, tokenizer, tokenizer));
     }
-    m.padded_vocab = round_up(m.vocab, m.vocab_multiple);
+    const i64 tensor =
+        r.sound({"parallel.tensor"}) && !fault_active("config_padding_of_one_rank") ? r.run.parallel.tensor : 1;
+    m.padded_vocab = round_up(m.vocab, std::lcm(m.vocab_multiple, tensor));
     if (m.padded_vocab != m.vocab) {
-        r.note(fmt::format("vocabulary: {} tokens, stored as {} rows (multiple of {})", m.vocab, m.padded_vocab,
-                           m.vocab_multiple));
+        const std::string also = m.vocab_multiple % tensor != 0 ? fmt::format(" and of tensor {}", tensor) : "";
+        r.note(fmt::format("vocabulary: {} tokens, stored as {} rows (multiple of {}{})", m.vocab, m.padded_vocab,
+                           m.vocab_multiple, also));
     }
 }
 
-void check_divides(Resolution& r, const char* whole_key, i64 whole, const char* parts_key, i64 parts, const char* why) {
-    if (r.sound({whole_key, parts_key}) && parts > 0 && whole % parts != 0) {
-        r.fault(parts_key, fmt::format("{} does not divide {} {} ({}); would be right: {} {}, or {} {}", parts,
-                                       whole_key, whole, why, parts_key, nearest_divisors(whole, parts), whole_key,
-                                       nearest_multiples(whole, parts)));
+// What every tensor rank gets an equal part of. `common` = greatest common divisor of all that tensor must divide.
+void check_tensor(Resolution& r, const char* whole_key, i64 whole, i64 common, const char* why) {
+    const i64 tensor = r.run.parallel.tensor;
+    if (r.sound({whole_key, "parallel.tensor"}) && whole % tensor != 0 && !fault_active("config_uneven_tensor")) {
+        r.fault("parallel.tensor", fmt::format("{} does not divide {} {} ({}); would be right: parallel.tensor {}, or "
+                                               "{} {}",
+                                               tensor, whole_key, whole, why, nearest_divisors(common, tensor),
+                                               whole_key, nearest_multiples(whole, tensor)));
     }
 }
 
@@ -127,16 +105,14 @@ void resolve_model(Resolution& r) {
         r.derived["model.ffn_hidden"] = "= 4 x hidden";
     }
     derive_vocab(r);
-    const ParallelConfig& p = r.run.parallel;
-    if (r.sound({"model.layers", "parallel.pipeline"}) && p.pipeline > m.layers) {
-        r.fault("parallel.pipeline", fmt::format("{} stages for model.layers {}: a stage would have no layer; would be "
-                                                 "right: at most {}",
-                                                 p.pipeline, m.layers, m.layers));
-    } else {
-        check_divides(r, "model.layers", m.layers, "parallel.pipeline", p.pipeline, "stages of equal size");
+    if (r.sound({"model.heads", "model.kv_heads", "model.ffn_hidden"})) {
+        const i64 common = std::gcd(std::gcd(m.heads, m.kv_heads), m.ffn_hidden);
+        check_tensor(r, "model.heads", m.heads, common, "whole heads on each rank");
+        if (m.kv_heads != m.heads) {
+            check_tensor(r, "model.kv_heads", m.kv_heads, common, "whole heads on each rank");
+        }
+        check_tensor(r, "model.ffn_hidden", m.ffn_hidden, common, "equal columns on each rank");
     }
-    check_divides(r, "model.heads", m.heads, "parallel.tensor", p.tensor, "whole heads on each rank");
-    check_divides(r, "model.ffn_hidden", m.ffn_hidden, "parallel.tensor", p.tensor, "equal columns on each rank");
 }
 
 void resolve_size(Resolution& r) {
@@ -162,37 +138,6 @@ void resolve_size(Resolution& r) {
                 fmt::format("micro_batch {} x sequence {} in {} layers of hidden {} (or logits_rows {} x vocab {}) are "
                             "more numbers than 64-bit sizes can count; would be right: smaller extents",
                             t.micro_batch, t.sequence, m.layers, m.hidden, t.logits_rows, m.vocab));
-    }
-}
-
-void resolve_mesh(Resolution& r) {
-    ParallelConfig& p = r.run.parallel;
-    if (!r.sound({"parallel.pipeline", "parallel.data", "parallel.context", "parallel.expert", "parallel.tensor"})) {
-        r.assigned.bad.insert("parallel.data");
-        return;
-    }
-    const i64 ranks = fault_active("config_idle_ranks") ? 0 : r.input.ranks;
-    const i64 others = product_of({p.pipeline, p.context, p.expert, p.tensor});
-    const std::string product =
-        fmt::format("pipeline {} x context {} x expert {} x tensor {}", p.pipeline, p.context, p.expert, p.tensor);
-    if (!r.given("parallel.data")) {
-        if (ranks > 0 && ranks % others != 0) {
-            r.fault("parallel", fmt::format("{} = {} does not divide the {} ranks that were started, {} would stand "
-                                            "idle; would be right: start {} ranks, or change the mesh",
-                                            product, others, ranks, ranks % others, nearest_multiples(ranks, others)));
-            r.assigned.bad.insert("parallel.data");
-            return;
-        }
-        p.data = std::max<i64>(ranks / others, 1);
-        r.derived["parallel.data"] = ranks > 0 ? fmt::format("{} ranks / ({})", ranks, product) : "ranks not known yet";
-    } else if (const i64 wanted = product_of({others, p.data}); ranks > 0 && wanted != ranks) {
-        r.fault(
-            "parallel.data",
-            fmt::format("{} x data {} = {}, but {} ranks were started{}; would be right: {}start {} ranks", product,
-                        p.data, wanted, ranks,
-                        wanted < ranks ? fmt::format(", {} would stand idle", ranks - wanted) : std::string(),
-                        ranks % others == 0 ? fmt::format("data = {}, or ", ranks / others) : std::string(), wanted));
-        r.assigned.bad.insert("parallel.data");
     }
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/common/cost.h"
 #include "kernels/common/dtype.h"
 #include "kernels/common/extents.h"
 
@@ -11,9 +12,20 @@
 
 namespace ogrom {
 
+enum class PipelineSchedule { gpipe, one_f_one_b, interleaved, zero_bubble };  // zero_bubble is ZB-H1
+enum class Regather { micro_batch, step };                                     // ZeRO 3: how long gathered weights stay
+using Recompute = cost::Recompute;                                             // none | selective | full
+
+// How the job is spread: mesh pp x dp x cp x ep x tp (tensor fastest). One axis left out is derived from the ranks.
 struct ParallelConfig {
-    i64 pipeline = 1, data = 1, context = 1, expert = 1, tensor = 1;  // data derived from the ranks when not given
-    i64 zero = 0;
+    i64 pipeline = 1, data = 1, context = 1, expert = 1, tensor = 1;
+    bool sequence_parallel = false;  // with tensor > 1: activations between the products are [B, T/tp, C]
+    PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+    i64 virtual_stages = 1;         // chunks per pipeline stage
+    std::vector<i64> stage_layers;  // layers of each chunk in order of the forward pass [pipeline x virtual_stages]
+    i64 zero = 0;                   // sharded over zero_group: 1 optimizer, 2 + gradients, 3 + weights
+    i64 zero_group = 1;             // neighbouring data ranks that shard; replicas across (HSDP); divides data
+    Regather regather = Regather::micro_batch;
 };
 
 struct DataConfig {
@@ -48,6 +60,10 @@ struct TrainConfig {
     i64 log_interval_steps = 1;
     i64 logits_rows = 0;  // rows of logits held at once (chunked head)
     u64 seed = 0;         // initial weights and dropout
+    Recompute recompute = Recompute::none;
+    i64 recompute_interval = 1;  // full: layers 0, n, 2n ... of the model are recomputed
+    std::string trace;           // path of a Chrome trace (JSON) of the first steps; empty = none
+    i64 trace_steps = 3;
 };
 
 enum class NonFinite { stop, skip };
@@ -75,7 +91,8 @@ struct CommConfig {
     double bucket_mib = 25;  // size of a gradient bucket
     bool overlap = true;     // reduce buckets while backward goes on
     Dtype gradient_dtype = Dtype::fp32;
-    double timeout_s = 120;  // silence of a rank before the job is ended
+    double timeout_s = 120;          // silence of a rank before the job is ended
+    bool check_collectives = false;  // all ranks compare operation, size and type before each collective
 };
 
 struct RunSection {

@@ -45,7 +45,8 @@ KeyType Key::type() const {
         Overload{[](bool*) { return KeyType::boolean; }, [](i64*) { return KeyType::integer; },
                  [](u64*) { return KeyType::integer; }, [](double*) { return KeyType::real; },
                  [this](std::string*) { return choices.empty() ? KeyType::text : KeyType::choice; },
-                 [](std::vector<std::string>*) { return KeyType::list; }, [](auto*) { return KeyType::choice; }},
+                 [](std::vector<std::string>*) { return KeyType::list; },
+                 [](std::vector<i64>*) { return KeyType::integers; }, [](auto*) { return KeyType::choice; }},
         field(run));
 }
 
@@ -88,6 +89,7 @@ std::string value_text(const Key& key, const RunConfig& run) {
                  [](const double* value) { return real_text(*value); },
                  [](const std::string* value) { return quote(*value); },
                  [](const std::vector<std::string>* value) { return list_text(*value); },
+                 [](const std::vector<i64>* value) { return fmt::format("[{}]", fmt::join(*value, ", ")); },
                  [](const Dtype* value) { return quote(name_of(*value)); },
                  [&key](const auto* value) { return quote(key.choices[static_cast<std::size_t>(*value)]); }},
         key.field(readable));
@@ -111,6 +113,8 @@ std::string type_name(const Key& key) {
             return "text";
         case KeyType::list:
             return "list of texts";
+        case KeyType::integers:
+            return "list of integers";
         case KeyType::choice:
             return "text";
     }

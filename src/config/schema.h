@@ -14,10 +14,11 @@
 namespace ogrom {
 
 // Where a key's value lives. The kind of the field is the type of the key.
-using Field = std::variant<bool*, i64*, u64*, double*, std::string*, std::vector<std::string>*, Dtype*, NormKind*,
-                           PositionKind*, MlpKind*, HeadKind*, OptimizerKind*, ScheduleKind*, NonFinite*>;
+using Field = std::variant<bool*, i64*, u64*, double*, std::string*, std::vector<std::string>*, std::vector<i64>*,
+                           Dtype*, NormKind*, PositionKind*, MlpKind*, HeadKind*, OptimizerKind*, ScheduleKind*,
+                           NonFinite*, PipelineSchedule*, Regather*, Recompute*>;
 
-enum class KeyType { boolean, integer, real, text, list, choice };
+enum class KeyType { boolean, integer, real, text, list, integers, choice };
 
 enum class DefaultKind {
     value,    // `standard` holds it, as TOML text
@@ -37,7 +38,8 @@ struct Limits {
     bool low_open = false, high_open = false;  // the bound itself is not allowed
 };
 
-// A key without effect in this combination is an error, so that nobody believes in a setting that does nothing.
+// A key without effect in this combination is an error, so that nobody believes in a setting that does nothing. It is
+// only noted where the user could not help it: a later file or the number of ranks started made it idle.
 struct Effect {
     std::string_view when;     // "optimizer.kind = \"sgd\"", empty = always
     std::string_view decider;  // the key that decides: "optimizer.kind"

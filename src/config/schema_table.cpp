@@ -32,6 +32,23 @@ const Effect with_validation{"data.valid or a data.valid_fraction", "data.valid_
                              }};
 const Effect with_skip{"numerics.on_nonfinite = \"skip\"", "numerics.on_nonfinite",
                        [](const RunConfig& run) { return run.numerics.on_nonfinite == NonFinite::skip; }};
+const Effect with_data{"parallel.data > 1", "parallel.data",
+                       [](const RunConfig& run) { return run.parallel.data > 1; }};
+const Effect with_tensor{"parallel.tensor > 1", "parallel.tensor",
+                         [](const RunConfig& run) { return run.parallel.tensor > 1; }};
+const Effect with_pipeline{"parallel.pipeline > 1", "parallel.pipeline",
+                           [](const RunConfig& run) { return run.parallel.pipeline > 1; }};
+const Effect with_interleaved{"parallel.schedule = \"interleaved\"", "parallel.schedule", [](const RunConfig& run) {
+                                  return run.parallel.pipeline > 1 &&
+                                         run.parallel.schedule == PipelineSchedule::interleaved;
+                              }};
+const Effect with_zero{"parallel.zero > 0", "parallel.zero",
+                       [](const RunConfig& run) { return run.parallel.zero > 0; }};
+const Effect with_zero3{"parallel.zero = 3", "parallel.zero",
+                        [](const RunConfig& run) { return run.parallel.zero == 3; }};
+const Effect with_full_recompute{"train.recompute = \"full\"", "train.recompute",
+                                 [](const RunConfig& run) { return run.train.recompute == Recompute::full; }};
+const Effect with_trace{"train.trace", "train.trace", [](const RunConfig& run) { return !run.train.trace.empty(); }};
 
 #define FIELD(path) [](RunConfig& run) -> Field { return &run.path; }
 
@@ -94,20 +111,52 @@ const std::vector<Key> table = {
      free_key, "initializer_range init_method_std",
      "spread of initial weights; residual projections get init_std / sqrt(2 layers)"},
 
-    {"parallel", "pipeline", FIELD(parallel.pipeline), "ranks", value, "1", between(1, 1'000'000), none, "1",
-     always, free_key, "pp pipeline_parallel pipeline_model_parallel_size", "pipeline stages"},
+    {"parallel", "pipeline", FIELD(parallel.pipeline), "ranks", derived,
+     "1; ranks / the others when data and tensor are given", between(1, 1'000'000), none, "", always, free_key,
+     "pp pipeline_parallel pipeline_model_parallel_size pipeline_parallel_degree pipeline_parallel_size",
+     "pipeline stages, of whole layers each"},
     {"parallel", "data", FIELD(parallel.data), "ranks", derived, "ranks / (pipeline x context x expert x tensor)",
-     between(1, 1'000'000), none, "", always, free_key, "dp data_parallel data_parallel_size",
+     between(1, 1'000'000), none, "", always, free_key,
+     "dp data_parallel data_parallel_size data_parallel_degree data_parallel_replicate_degree",
      "data-parallel copies"},
     {"parallel", "context", FIELD(parallel.context), "ranks", value, "1", between(1, 1'000'000), none, "1", always,
-     free_key, "cp context_parallel context_parallel_size", "ranks that share one sequence"},
+     free_key, "cp context_parallel context_parallel_size context_parallel_degree", "ranks that share one sequence"},
     {"parallel", "expert", FIELD(parallel.expert), "ranks", value, "1", between(1, 1'000'000), none, "1", always,
-     free_key, "ep expert_parallel expert_model_parallel_size", "ranks that share the experts"},
-    {"parallel", "tensor", FIELD(parallel.tensor), "ranks", value, "1", between(1, 1'000'000), none, "1", always,
-     free_key, "tp tensor_parallel tensor_model_parallel_size", "ranks that share each matrix"},
-    {"parallel", "zero", FIELD(parallel.zero), "stage", value, "0", between(0, 3), none, "0", always, free_key,
-     "zero_stage zero_optimization stage",
+     free_key, "ep expert_parallel expert_model_parallel_size expert_parallel_degree",
+     "ranks that share the experts"},
+    {"parallel", "tensor", FIELD(parallel.tensor), "ranks", derived,
+     "1; ranks / the others when data and pipeline are given", between(1, 1'000'000), none, "", always, free_key,
+     "tp tensor_parallel tensor_model_parallel_size tensor_parallel_degree tensor_parallel_size",
+     "ranks that share each matrix; divides heads, kv_heads and ffn_hidden"},
+    {"parallel", "sequence_parallel", FIELD(parallel.sequence_parallel), "", derived,
+     "true when train.sequence is a multiple of tensor", any, none, "", with_tensor, free_key,
+     "sp sequence_parallel_enabled enable_sequence_parallel enable_async_tensor_parallel",
+     "tensor ranks share the positions of norms, dropout and residual sums: T / tensor each"},
+    {"parallel", "schedule", FIELD(parallel.schedule), "", value, "1f1b", any,
+     {"gpipe", "1f1b", "interleaved", "zb-h1"}, "", with_pipeline, free_key,
+     "pipeline_schedule pipeline_parallel_schedule pp_schedule",
+     "order of the micro-batches' passes; interleaved: 1f1b over virtual stages; zb-h1: backward in two parts"},
+    {"parallel", "virtual_stages", FIELD(parallel.virtual_stages), "chunks per stage", value, "1",
+     between(1, 100'000), none, "", with_interleaved, free_key,
+     "vp vpp virtual_pipeline_model_parallel_size num_layers_per_virtual_pipeline_stage stages_per_rank",
+     "chunks of layers on each stage, >= 2 for interleaved"},
+    {"parallel", "stage_layers", FIELD(parallel.stage_layers), "layers", derived,
+     "as even as possible, the first chunks one more", between(1, 100'000), none, "", with_pipeline, free_key,
+     "pipeline_model_parallel_layout partition_method pipeline_parallel_split_points "
+     "pipeline_parallel_layers_per_stage decoder_first_pipeline_num_layers decoder_last_pipeline_num_layers",
+     "layers of each chunk in order of the forward pass: pipeline x virtual_stages numbers, sum = model.layers"},
+    {"parallel", "zero", FIELD(parallel.zero), "stage", value, "0", between(0, 3), none, "", always, free_key,
+     "zero_stage zero_optimization stage use_distributed_optimizer distributed_optimizer fsdp",
      "what data-parallel ranks shard: 0 nothing, 1 optimizer, 2 + gradients, 3 + weights"},
+    {"parallel", "zero_group", FIELD(parallel.zero_group), "ranks", derived, "data", between(1, 1'000'000), none, "",
+     with_zero, free_key,
+     "hsdp shard_group data_parallel_shard_degree zero_hpz_partition_size mics_shard_size "
+     "num_distributed_optimizer_instances",
+     "neighbouring data-parallel ranks that share one sharded copy, replicated over the groups; divides data"},
+    {"parallel", "zero_regather", FIELD(parallel.regather), "", value, "micro_batch", any, {"micro_batch", "step"}, "",
+     with_zero3, free_key,
+     "regather reshard_after_forward fsdp_reshard_after_forward stage3_max_live_parameters",
+     "weights are gathered for each micro-batch, or once a step and kept"},
 
     {"data", "train", FIELD(data.train), "path", required, "", any, none, "", always, free_key,
      "data_path train_data dataset train_data_path",
@@ -151,6 +200,20 @@ const std::vector<Key> table = {
      between(1, 1e9), none, "", always, free_key, "loss_chunk chunk_size", "rows of logits held in memory at once"},
     {"train", "seed", FIELD(train.seed), "", value, "42", between(0, 9e18), none, "", always, ask_key,
      "random_seed model_seed", "initial weights and dropout"},
+    {"train", "recompute", FIELD(train.recompute), "", value, "none", any, {"none", "selective", "full"}, "", always,
+     free_key,
+     "activation_checkpoint activation_checkpointing activation_checkpoint_mode gradient_checkpointing "
+     "recompute_granularity recompute_activations",
+     "made again in backward: nothing, norms and GELU outputs, or whole layers"},
+    {"train", "recompute_interval", FIELD(train.recompute_interval), "layers", value, "1", between(1, 100'000), none,
+     "", with_full_recompute, free_key,
+     "recompute_num_layers selective_ac_option number_checkpoints ckpt_num_layers",
+     "layers 0, n, 2n ... of the model are made again; 1 = all"},
+    {"train", "trace", FIELD(train.trace), "path", value, "", any, none, "", always, free_key,
+     "profile enable_profiling profiler trace_folder save_traces_folder use_pytorch_profiler",
+     "file for a trace of the first steps in Chrome's JSON form: computation and messages by rank; empty = none"},
+    {"train", "trace_steps", FIELD(train.trace_steps), "optimizer steps", value, "3", between(1, 1e12), none, "",
+     with_trace, free_key, "profile_steps profile_step_end profiler_active", "steps in the trace"},
 
     {"optimizer", "kind", FIELD(optimizer.kind), "", value, "adamw", any, {"adamw", "sgd"}, "", always, fixed_key,
      "type name optimizer optim", "adamw: decoupled weight decay, none on biases and norms; sgd: with momentum"},
@@ -183,14 +246,15 @@ const std::vector<Key> table = {
      ask_key, "grad_clip clip_grad max_grad_norm gradient_clipping gradient_clip_val",
      "largest global gradient norm; 0 = no clipping"},
 
-    {"precision", "weights", FIELD(precision.weights), "", value, "fp32", any, dtypes, "fp32", always, fixed_key,
-     "param_dtype weight_dtype bf16 fp16 fp8", "storage type of weights"},
+    {"precision", "weights", FIELD(precision.weights), "", derived, "numerics.compute", any, dtypes, "fp32 fp64",
+     always, fixed_key, "param_dtype weight_dtype bf16 fp16 fp8",
+     "storage type of weights; only = numerics.compute is built"},
 
     {"numerics", "compute", FIELD(numerics.compute), "", value, "fp32", any, {"fp32", "fp64", "bf16", "fp16"},
      "fp32 fp64", always, fixed_key, "dtype compute_dtype precision",
      "arithmetic of the kernels; fp64 is for proofs of equivalence"},
     {"numerics", "deterministic", FIELD(numerics.deterministic), "", value, "false", any, none, "", always,
-     free_key, "deterministic_mode", "sums over ranks in rank order: equal bits for every bucket size and overlap"},
+     free_key, "deterministic_mode", "sums in one order: with tensor, data and micro_batch fixed all other keys of the layout give equal bits"},
     {"numerics", "on_nonfinite", FIELD(numerics.on_nonfinite), "", value, "stop", any, {"stop", "skip"}, "",
      always, free_key, "nan skip_nan check_for_nan",
      "NaN or infinity in the loss or gradient: stop the run (exit 5), or skip the step on all ranks"},
@@ -212,14 +276,19 @@ const std::vector<Key> table = {
      "keys that a resumed run may change against its checkpoint, as in [\"optimizer.lr\", \"train.steps\"]"},
 
     {"comm", "bucket_mib", FIELD(comm.bucket_mib), "MiB", value, "25.0", Limits{0, 1'048'576, true, false}, none,
-     "", always, free_key, "bucket_size bucket_cap_mb bucket_mb", "size of a gradient bucket"},
-    {"comm", "overlap", FIELD(comm.overlap), "", value, "true", any, none, "", always, free_key,
+     "", with_data, free_key, "bucket_size bucket_cap_mb bucket_mb reduce_bucket_size ddp_bucket_size",
+     "size of a gradient bucket"},
+    {"comm", "overlap", FIELD(comm.overlap), "", value, "true", any, none, "", with_data, free_key,
      "overlap_comm overlap_grad_reduce", "reduce buckets while the backward pass goes on"},
-    {"comm", "gradient_dtype", FIELD(comm.gradient_dtype), "", value, "fp32", any, {"fp32", "bf16"}, "fp32",
-     always, free_key, "reduce_dtype grad_reduce_dtype",
-     "type in which gradients travel (fp64 follows numerics.compute)"},
+    {"comm", "gradient_dtype", FIELD(comm.gradient_dtype), "", derived, "numerics.compute", any,
+     {"fp32", "fp64", "bf16"}, "fp32 fp64", with_data, free_key,
+     "reduce_dtype grad_reduce_dtype communication_data_type grad_reduce_in_fp32 mixed_precision_reduce",
+     "type in which gradients travel; only = numerics.compute is built"},
     {"comm", "timeout_s", FIELD(comm.timeout_s), "s", value, "120.0", between(1, 1e6), none, "", always, free_key,
      "timeout distributed_timeout_minutes", "silence of a rank before the job is ended and the rank named"},
+    {"comm", "check_collectives", FIELD(comm.check_collectives), "", value, "false", any, none, "", always, free_key,
+     "torch_distributed_debug nccl_debug debug_collectives",
+     "all ranks compare operation, size and type before each collective; for finding faults, slow"},
 
     {"run", "name", FIELD(run.name), "", derived, "name of the run file", any, none, "", always, free_key,
      "run_name experiment", "name of the run"},

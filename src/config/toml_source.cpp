@@ -30,6 +30,26 @@ std::string kind_name(const toml::node& node) {
     }
 }
 
+// A list of texts (the empty one too) or of integers.
+EntryValue convert_list(const toml::array& list) {
+    std::vector<std::string> texts;
+    std::vector<i64> integers;
+    for (const toml::node& element : list) {
+        if (const auto* text = element.as_string()) {
+            texts.push_back(text->get());
+        } else if (const auto* integer = element.as_integer()) {
+            integers.push_back(integer->get());
+        }
+    }
+    if (texts.size() == list.size()) {
+        return texts;
+    }
+    if (integers.size() == list.size()) {
+        return integers;
+    }
+    return OtherValue{"a list of something else than texts or integers"};
+}
+
 EntryValue convert(const toml::node& node) {
     if (const auto* value = node.as_boolean()) {
         return value->get();
@@ -44,14 +64,7 @@ EntryValue convert(const toml::node& node) {
         return value->get();
     }
     if (const auto* list = node.as_array()) {
-        std::vector<std::string> texts;
-        for (const toml::node& element : *list) {
-            if (!element.is_string()) {
-                return OtherValue{"a list with something else than strings"};
-            }
-            texts.push_back(element.as_string()->get());
-        }
-        return texts;
+        return convert_list(*list);
     }
     return OtherValue{kind_name(node)};
 }
@@ -290,6 +303,14 @@ void read_override(const std::string& argument, i64 index, std::vector<Entry>& e
         return;
     }
     entry.raw = trim(std::string_view(argument).substr(equals + 1));
+    for (const Entry& earlier : entries) {
+        if (earlier.layer > override_layer && earlier.section == entry.section && earlier.key == entry.key) {
+            faults.add(where, entry.full_name(),
+                       fmt::format("given twice: {} by {}, {} here; would be right: once", earlier.raw, earlier.where,
+                                   entry.raw));
+            return;
+        }
+    }
     entry.where = where;
     entry.layer = override_layer + index;
     set_value(entry.raw, find_key(entry.section, entry.key), entry);

@@ -50,6 +50,18 @@ expect_exit 2 "$OGROM" tokenizer train --input nowhere --vocab 12 --out x
 expect_text 'at least 257'
 if ls x* 2> /dev/null; then fail "refused commands wrote files"; fi
 
+# Layouts in the words of other programs, and with the sections left out.
+expect_exit 2 "$OGROM" train run.toml --set parallel.tp=2 --set tensor=2 --set train.activation_checkpointing=full
+expect_text '--set 1: parallel.tp: unknown key; would be right: parallel.tensor$'
+expect_text '--set 2: tensor: tensor belongs to \[parallel\]; would be right: parallel.tensor$'
+expect_text '--set 3: train.activation_checkpointing: unknown key; would be right: train.recompute$'
+expect_exit 2 "$OGROM" train run.toml --set parallel.zero=zero3 --set parallel.stage_layers=1,1 --set parallel.schedule=1F1B
+expect_text '--set 1: parallel.zero: "zero3" is a text; would be right: an integer >= 0, <= 3'
+expect_text '--set 2: parallel.stage_layers: "1,1" is a text; would be right: a list of integers >= 1.*, as in \[4, 3, 3\]$'
+expect_text '--set 3: parallel.schedule: unknown value "1F1B"; would be right: .*nearest: "1f1b"'
+expect_exit 0 "$OGROM" keys schedule
+expect_text 'gpipe \| 1f1b \| interleaved \| zb-h1'
+
 # What is there, and what is not.
 expect_exit 3 "$OGROM" train run.toml --set data.train=corpus.idx
 expect_text 'give the prefix of the token set without the ending: corpus'

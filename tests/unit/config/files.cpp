@@ -58,13 +58,13 @@ TEST_F(Files, IncludeIsRelativeAndLaterWins) {
     write("base/more.toml", "[optimizer]\nlr = 5e-4\n[run]\nthreads = 2\n");
     const std::string path =
         write("runs/run.toml", "include = [\"../base/model.toml\", \"../base/more.toml\"]\n[run]\nthreads = 3\n");
-    const RunConfig run = load(path, {"train.steps=50", "train.steps=60"});
+    const RunConfig run = load(path, {"train.sequence=16", "train.steps=60"});
     EXPECT_EQ(run.model.layers, 4);            // from model.toml
     EXPECT_EQ(run.optimizer.warmup_steps, 1);  // from deep.toml
     EXPECT_EQ(run.train.micro_batch, 2);       // model.toml over deep.toml
     EXPECT_EQ(run.optimizer.lr, 5e-4);         // more.toml over model.toml
     EXPECT_EQ(run.run.threads, 3);             // run.toml over more.toml
-    EXPECT_EQ(run.train.steps, 60);            // the last --set
+    EXPECT_EQ(run.train.steps, 60);            // --set over all
     expect_has(run.resolved_toml, "threads = 3  # " + path + ":3\n");
     expect_has(run.resolved_toml, "lr = 0.0005  # " + join_path(folder_, "base/more.toml") + ":2\n");
     expect_has(run.resolved_toml, "steps = 60  # --set 2\n");
@@ -128,6 +128,13 @@ TEST(Override, FormsAndFaults) {
                  "--set 1: checkpoint.allow_changed: ", "can never change");
 }
 
+TEST(Override, TheSameKeyTwiceIsAnErrorThatNamesBoth) {
+    expect_fault(faults_of(small_run, {"train.steps=50", "optimizer.lr=0.5", " train . steps = 60"}),
+                 "--set 3: train.steps: given twice: 50 by --set 1, 60 here; would be right: once", "");
+    expect_fault(faults_of(small_run, {"train.steps=50", "train.steps=50"}), "--set 2: train.steps: given twice", "");
+    EXPECT_EQ(parse(small_run, {"train.seed=3", "data.seed=4"}).data.seed, 4u);
+}
+
 TEST(Resolved, ParsesBackToTheSameRun) {
     const std::vector<std::vector<std::string>> variants = {
         {},
@@ -136,13 +143,18 @@ TEST(Resolved, ParsesBackToTheSameRun) {
         {"data.valid=''", "data.valid_fraction=0.1", "optimizer.lr=0.1", "optimizer.epsilon=1.2345678901234567e-9"},
         {"data.train='with \"quotes\" and \\ and \t tab'", "run.output=/somewhere/else", "model.vocab=509"},
         {"checkpoint.allow_changed=[\"optimizer.lr\", \"train.steps\"]", "train.global_batch=24"},
-        {"train.seed=9000000000000000000", "comm.bucket_mib=3", "optimizer.clip_norm=0"}};
+        {"train.seed=9000000000000000000", "comm.bucket_mib=3", "optimizer.clip_norm=0"},
+        {"parallel.tensor=2", "parallel.pipeline=2", "parallel.schedule=zb-h1", "model.vocab=509"},
+        {"parallel.pipeline=2", "parallel.schedule=interleaved", "parallel.virtual_stages=2", "parallel.zero=3",
+         "parallel.zero_regather=step", "parallel.zero_group=3", "parallel.stage_layers=[1,1,1,1]"},
+        {"train.recompute=full", "train.recompute_interval=2", "train.trace='a b.json'", "parallel.tensor=4",
+         "parallel.sequence_parallel=false", "comm.check_collectives=true"}};
     for (const auto& overrides : variants) {
-        const RunConfig run = parse(small_run, overrides, 3);
-        const RunConfig again = parse(run.resolved_toml, {}, 3);
+        const RunConfig run = parse(small_run, overrides, 12);
+        const RunConfig again = parse(run.resolved_toml, {}, 12);
         EXPECT_TRUE(same_values(run, again)) << run.resolved_toml << again.resolved_toml;
         EXPECT_TRUE(same_values(run, parse(run.resolved_toml, {}, 0))) << "0 ranks: the file's own mesh";
-        expect_has(faults_of(run.resolved_toml, {}, 2), "but 2 ranks were started");
+        expect_has(faults_of(run.resolved_toml, {}, 7), "but 7 ranks were started");
         for (const Key& key : schema()) {
             const std::string line = std::string(key.name);
             EXPECT_TRUE(run.resolved_toml.find("\n" + line + " = ") != std::string::npos ||
@@ -170,6 +182,15 @@ TEST(Resume, B13ScheduleKeysNeedPermission) {
                                    "checkpoint.interval_steps=5", "comm.bucket_mib=1"},
                                   2);
     EXPECT_TRUE(resume_conflicts(saved, moved).empty());
+    const RunConfig spread =
+        parse(small_run,
+              {"train.global_batch=2", "parallel.tensor=2", "parallel.pipeline=2", "parallel.zero=3",
+               "parallel.schedule=interleaved", "parallel.virtual_stages=2", "parallel.zero_regather=step",
+               "parallel.sequence_parallel=false", "train.recompute=full", "train.trace=t.json",
+               "numerics.deterministic=true", "train.micro_batch=1"},
+              8);
+    EXPECT_TRUE(resume_conflicts(saved, spread).empty());
+    EXPECT_TRUE(resume_conflicts(spread.resolved_toml, parse(small_run)).empty());
     const std::vector<std::string> conflicts = resume_conflicts(saved, parse(small_run, {"train.steps=200"}));
     ASSERT_EQ(conflicts.size(), 2u);  // train.steps and the decay_steps derived from it
     EXPECT_EQ(conflicts[0],
@@ -240,6 +261,12 @@ TEST(Schema, TextAndJsonHoldEveryKeyAndFilter) {
     EXPECT_EQ(schema_json("no such key"), "[]\n");
 }
 
+// "# 4 ranks: ..." in the first line of a file per layout; the others take any number.
+i64 ranks_named(const std::string& text) {
+    const bool named = text.starts_with("# ") && text.substr(0, text.find(':')).find(" rank") != std::string::npos;
+    return named ? parse_integer(text.substr(2, text.find(' ', 2) - 2)).value_or(-1) : 2;
+}
+
 TEST(Inputs, EveryFileParses) {
     const std::string inputs = join_path(source_folder(), "inputs");
     int runs = 0;
@@ -247,13 +274,21 @@ TEST(Inputs, EveryFileParses) {
     for (const std::string& name : list_directory(join_path(inputs, "runs"))) {
         ParseInput input;
         input.path = join_path(join_path(inputs, "runs"), name);
-        input.ranks = 2;
-        EXPECT_NO_THROW(parse_run(input)) << name;
         const std::string text = read_file(input.path, i64{1} << 20);
+        input.ranks = ranks_named(text);
+        try {
+            const RunConfig run = parse_run(input);
+            for (const std::string& note : run.notes) {
+                const bool own = note.find(input.path + ":") != std::string::npos;
+                EXPECT_FALSE(own && note.find("without effect") != std::string::npos) << note;
+            }
+        } catch (const Error& error) {
+            ADD_FAILURE() << name << ": " << error.what();
+        }
         lines.push_back(std::count(text.begin(), text.end(), '\n'));
         ++runs;
     }
-    EXPECT_GE(runs, 3);
+    EXPECT_GE(runs, 17);
     std::sort(lines.begin(), lines.end());
     EXPECT_LT(lines[lines.size() / 2], 30);
     const std::string rest = "\n[data]\ntrain='x'\n[train]\nsteps=1\n[optimizer]\nlr=1.0\n";
@@ -264,6 +299,49 @@ TEST(Inputs, EveryFileParses) {
     for (const std::string& name : list_directory(join_path(inputs, "machines"))) {
         EXPECT_NO_THROW(parse(read_file(join_path(join_path(inputs, "machines"), name), 10'000) + rest + model))
             << name;
+    }
+}
+
+// The files per layout are about that layout, and every schedule, ZeRO stage and kind of recomputation has one.
+TEST(Inputs, ThereIsAFilePerLayout) {
+    struct Layout {
+        const char* name;
+        i64 ranks, pp, dp, tp, zero, group;
+        PipelineSchedule schedule;
+        Recompute recompute;
+        bool sequence_parallel;
+    };
+    constexpr auto usual = PipelineSchedule::one_f_one_b;
+    constexpr auto kept = Recompute::none;
+    const std::vector<Layout> layouts = {
+        {"tp2", 2, 1, 1, 2, 0, 1, usual, kept, true},
+        {"tp4-replicated", 4, 1, 1, 4, 0, 1, usual, kept, false},
+        {"pp2-gpipe", 2, 2, 1, 1, 0, 1, PipelineSchedule::gpipe, kept, false},
+        {"pp2-1f1b", 2, 2, 1, 1, 0, 1, usual, kept, false},
+        {"pp2-interleaved", 2, 2, 1, 1, 0, 1, PipelineSchedule::interleaved, kept, false},
+        {"pp2-zb-h1", 2, 2, 1, 1, 0, 1, PipelineSchedule::zero_bubble, kept, false},
+        {"zero1", 2, 1, 2, 1, 1, 2, usual, kept, false},
+        {"zero2", 2, 1, 2, 1, 2, 2, usual, kept, false},
+        {"zero3", 2, 1, 2, 1, 3, 2, usual, kept, false},
+        {"hsdp", 4, 1, 4, 1, 3, 2, usual, kept, false},
+        {"tp2-pp2-zero1", 8, 2, 2, 2, 1, 2, usual, kept, true},
+        {"tp2-pp2-zero3", 8, 2, 2, 2, 3, 2, PipelineSchedule::zero_bubble, kept, true},
+        {"recompute-selective", 1, 1, 1, 1, 0, 1, usual, Recompute::selective, false},
+        {"recompute-full", 1, 1, 1, 1, 0, 1, usual, Recompute::full, false},
+    };
+    for (const Layout& layout : layouts) {
+        ParseInput input;
+        input.path = join_path(source_folder(), std::string("inputs/runs/") + layout.name + ".toml");
+        input.ranks = ranks_named(read_file(input.path, 10'000));
+        EXPECT_EQ(input.ranks, layout.ranks) << layout.name;
+        const RunConfig run = parse_run(input);
+        const ParallelConfig& p = run.parallel;
+        EXPECT_EQ(std::vector<i64>({p.pipeline, p.data, p.tensor, p.zero, p.zero_group}),
+                  std::vector<i64>({layout.pp, layout.dp, layout.tp, layout.zero, layout.group}))
+            << layout.name;
+        EXPECT_EQ(p.schedule, layout.schedule) << layout.name;
+        EXPECT_EQ(run.train.recompute, layout.recompute) << layout.name;
+        EXPECT_EQ(p.sequence_parallel, layout.sequence_parallel) << layout.name;
     }
 }
 

@@ -31,20 +31,21 @@ TEST_P(OneFault, IsRefusedWithPlaceKeyAndWhatWouldBeRight) {
 
 INSTANTIATE_TEST_SUITE_P(
     B52UnknownNames, OneFault,
-    ::testing::Values(Case{"thread = 4", "case.toml:17: run.thread: unknown key", "run.threads"},
-                      Case{"lr = 0.1", "case.toml:17: run.lr: lr belongs to [optimizer]", "optimizer.lr"},
-                      Case{"grad_clip = 1.0", "case.toml:17: run.grad_clip: unknown key", "optimizer.clip_norm"},
-                      Case{"clip_grad = 1.0", "case.toml:17: run.clip_grad: unknown key", "optimizer.clip_norm"},
-                      Case{"qqqqqqqqq = 1", "case.toml:17: run.qqqqqqqqq: unknown key", "ogrom keys"},
-                      Case{"inner.key = 1", "case.toml:17: run.inner: a table inside [run]", "no dot"},
-                      Case{"include = 'x'", "case.toml:17: run.include: not a key", "above the first section"},
-                      Case{"[optimiser]\nbeta1 = 0.9", "case.toml:18: optimiser.beta1: unknown section [optimiser]",
-                           "optimizer.beta1"},
-                      Case{"[optimiser]", "case.toml:17: [optimiser]: unknown section", "[optimizer]"},
-                      Case{"[nowhere]\nx = 1", "case.toml:18: nowhere.x: unknown section", "[model]"},
-                      Case{"[[checkpoint]]\nstrict = true", "case.toml:17: checkpoint: is a section", "[checkpoint]"},
-                      Case{"[comm.inner]\nx = 1", "case.toml:17: comm.inner: a table inside [comm]",
-                           "header [section]"}));
+    ::testing::Values(
+        Case{"thread = 4", "case.toml:17: run.thread: unknown key", "run.threads"},
+        Case{"lr = 0.1", "case.toml:17: run.lr: lr belongs to [optimizer]", "optimizer.lr"},
+        Case{"grad_clip = 1.0", "case.toml:17: run.grad_clip: unknown key", "optimizer.clip_norm"},
+        Case{"clip_grad = 1.0", "case.toml:17: run.clip_grad: unknown key", "optimizer.clip_norm"},
+        Case{"qqqqqqqqq = 1", "case.toml:17: run.qqqqqqqqq: unknown key", "ogrom keys"},
+        Case{"inner.key = 1", "case.toml:17: run.inner: a table inside [run]", "no dot"},
+        Case{"include = 'x'", "case.toml:17: run.include: not a key", "above the first section"},
+        Case{"seed = 7", "case.toml:17: run.seed: seed belongs to [data] or [train]", "data.seed or train.seed"},
+        Case{"[optimiser]\nbeta1 = 0.9", "case.toml:18: optimiser.beta1: unknown section [optimiser]",
+             "optimizer.beta1"},
+        Case{"[optimiser]", "case.toml:17: [optimiser]: unknown section", "[optimizer]"},
+        Case{"[nowhere]\nx = 1", "case.toml:18: nowhere.x: unknown section", "[model]"},
+        Case{"[[checkpoint]]\nstrict = true", "case.toml:17: checkpoint: is a section", "[checkpoint]"},
+        Case{"[comm.inner]\nx = 1", "case.toml:17: comm.inner: a table inside [comm]", "header [section]"}));
 
 INSTANTIATE_TEST_SUITE_P(
     B52WrongTypes, OneFault,
@@ -109,6 +110,20 @@ TEST(Keys, B52KeysWithoutEffectAreRefused) {
         {{"data.valid_fraction=0.1"}, "--set 1: data.valid_fraction", "no data.valid"},
         {{"numerics.max_skipped_steps=3"}, "--set 1: numerics.max_skipped_steps", "\"skip\""},
         {{"data.valid=''", "train.eval_samples=8"}, "--set 2: train.eval_samples", "valid_fraction"},
+        {{"train.recompute_interval=2"}, "--set 1: train.recompute_interval", "train.recompute = \"full\""},
+        {{"train.recompute=selective", "train.recompute_interval=2"}, "--set 2: train.recompute_interval", "\"full\""},
+        {{"train.trace_steps=5"}, "--set 1: train.trace_steps", "train.trace"},
+        {{"parallel.data=1", "comm.bucket_mib=3"}, "--set 2: comm.bucket_mib", "parallel.data > 1"},
+        {{"parallel.data=1", "comm.overlap=false"}, "--set 2: comm.overlap", "parallel.data > 1"},
+        {{"parallel.data=1", "comm.gradient_dtype=fp32"}, "--set 2: comm.gradient_dtype", "parallel.data > 1"},
+        {{"parallel.sequence_parallel=true"}, "--set 1: parallel.sequence_parallel", "parallel.tensor > 1"},
+        {{"parallel.schedule=gpipe"}, "--set 1: parallel.schedule", "parallel.pipeline > 1"},
+        {{"parallel.schedule=interleaved", "parallel.virtual_stages=2"}, "--set 1: parallel.schedule", "> 1"},
+        {{"parallel.virtual_stages=2"}, "--set 1: parallel.virtual_stages", "parallel.schedule = \"interleaved\""},
+        {{"parallel.stage_layers=[4]"}, "--set 1: parallel.stage_layers", "parallel.pipeline > 1"},
+        {{"parallel.zero_group=1"}, "--set 1: parallel.zero_group", "parallel.zero > 0"},
+        {{"parallel.zero_regather=step"}, "--set 1: parallel.zero_regather", "parallel.zero = 3"},
+        {{"parallel.zero=2", "parallel.zero_regather=step"}, "--set 2: parallel.zero_regather", "parallel.zero = 3"},
     };
     for (const Idle& idle : cases) {
         const std::vector<std::string> overrides(idle.overrides.begin(), idle.overrides.end());
@@ -123,6 +138,29 @@ TEST(Keys, B52KeysWithoutEffectAreRefused) {
     }
 }
 
+// The user cannot know every number of ranks that a file will be started with.
+TEST(Keys, B52KeysThatTheRanksMakeIdleAreOnlyNoted) {
+    const RunConfig one = parse(small_run + "[comm]\nbucket_mib = 3\noverlap = false\n");
+    EXPECT_TRUE(noted(one, "comm.bucket_mib (case.toml:18) is without effect here: needs parallel.data > 1"));
+    EXPECT_TRUE(noted(one, "comm.overlap (case.toml:19) is without effect"));
+    EXPECT_EQ(one.comm.bucket_mib, 25);
+    expect_has(one.resolved_toml, "# bucket_mib: no effect, needs parallel.data > 1\n");
+    const RunConfig two = parse(small_run + "[comm]\nbucket_mib = 3\noverlap = false\n", {}, 2);
+    EXPECT_EQ(two.comm.bucket_mib, 3);
+    EXPECT_FALSE(two.comm.overlap);
+    // What belongs to an idle key goes with it: the pipeline came out as 1.
+    const RunConfig flat = parse(small_run,
+                                 {"parallel.data=2", "parallel.tensor=1", "parallel.schedule=interleaved",
+                                  "parallel.virtual_stages=2", "parallel.stage_layers=[1,1,1,1]"},
+                                 2);
+    EXPECT_TRUE(noted(flat, "parallel.schedule (--set 3) is without effect"));
+    EXPECT_TRUE(noted(flat, "parallel.virtual_stages (--set 4) is without effect"));
+    EXPECT_TRUE(noted(flat, "parallel.stage_layers (--set 5) is without effect"));
+    EXPECT_EQ(flat.parallel.schedule, PipelineSchedule::one_f_one_b);
+    EXPECT_EQ(flat.parallel.virtual_stages, 1);
+    EXPECT_EQ(flat.parallel.stage_layers, std::vector<i64>{4});
+}
+
 TEST(Keys, WithEffectTheyAreTaken) {
     const RunConfig sgd = parse(small_run, {"optimizer.kind=sgd", "optimizer.momentum=0.9"});
     EXPECT_EQ(sgd.optimizer.kind, OptimizerKind::sgd);
@@ -132,6 +170,76 @@ TEST(Keys, WithEffectTheyAreTaken) {
     const RunConfig held = parse(small_run, {"data.valid=''", "data.valid_fraction=0.25", "train.eval_samples=8"});
     EXPECT_EQ(held.data.valid_fraction, 0.25);
     EXPECT_EQ(held.train.eval_samples, 8);
+    const RunConfig again =
+        parse(small_run, {"train.recompute=full", "train.recompute_interval=3", "train.trace=out/t.json",
+                          "train.trace_steps=5", "comm.check_collectives=true"});
+    EXPECT_EQ(again.train.recompute, Recompute::full);
+    EXPECT_EQ(again.train.recompute_interval, 3);
+    EXPECT_EQ(again.train.trace, "out/t.json");
+    EXPECT_EQ(again.train.trace_steps, 5);
+    EXPECT_TRUE(again.comm.check_collectives);
+    EXPECT_EQ(parse(small_run, {"train.recompute=selective"}).train.recompute, Recompute::selective);
+    const RunConfig plain = parse(small_run);
+    EXPECT_EQ(plain.train.recompute, Recompute::none);
+    EXPECT_EQ(plain.train.recompute_interval, 1);
+    EXPECT_EQ(plain.train.trace, "");
+    EXPECT_EQ(plain.train.trace_steps, 3);
+    EXPECT_FALSE(plain.comm.check_collectives);
+}
+
+// The archive tells the truth: weights and gradients have the type of the kernels.
+TEST(Keys, StorageAndTransportFollowCompute) {
+    const RunConfig wide = parse(small_run, {"numerics.compute=fp64"}, 2);
+    EXPECT_EQ(wide.precision.weights, Dtype::fp64);
+    EXPECT_EQ(wide.comm.gradient_dtype, Dtype::fp64);
+    expect_has(wide.resolved_toml, "weights = \"fp64\"  # derived: = numerics.compute\n");
+    expect_has(wide.resolved_toml, "gradient_dtype = \"fp64\"  # derived: = numerics.compute\n");
+    EXPECT_EQ(parse(small_run).precision.weights, Dtype::fp32);
+    expect_fault(faults_of(small_run, {"numerics.compute=fp64", "precision.weights=fp32"}),
+                 "--set 2: precision.weights: fp32 differs from numerics.compute fp64", "would be right: fp64");
+    EXPECT_EQ(parse(small_run, {"numerics.compute=fp64", "precision.weights=fp64"}).precision.weights, Dtype::fp64);
+}
+
+TEST(Keys, OneMessagePerFaultOfALayout) {
+    const std::string message = faults_of(
+        small_run, {"parallel.tensor=3", "parallel.context=2", "parallel.zero=4", "train.recompute=everything"}, 6);
+    EXPECT_TRUE(message.starts_with("5 faults in the run file\n")) << message;
+    expect_has(message, "--set 4: train.recompute: unknown value \"everything\"; would be right: none | selective");
+    expect_has(message, "--set 3: parallel.zero: 4 is out of range; would be right: >= 0, <= 3 (stage)");
+    expect_has(message, "--set 2: parallel.context: 2: context parallelism is not built yet; would be right: 1");
+    expect_has(message, "--set 1: parallel.tensor: 3 does not divide model.heads 4");
+    expect_has(message, "--set 1: parallel.tensor: 3 does not divide model.ffn_hidden 256");
+}
+
+struct Foreign {
+    const char* line;
+    const char* key;
+};
+
+TEST(Keys, B52NamesOfOtherProgramsLeadToOurs) {
+    const std::vector<Foreign> names = {
+        {"tensor_model_parallel_size = 2", "parallel.tensor"},
+        {"pipeline_parallel_degree = 2", "parallel.pipeline"},
+        {"virtual_pipeline_model_parallel_size = 2", "parallel.virtual_stages"},
+        {"pipeline_parallel_schedule = '1F1B'", "parallel.schedule"},
+        {"pipeline_model_parallel_layout = 'x'", "parallel.stage_layers"},
+        {"zero_optimization = 2", "parallel.zero"},
+        {"use_distributed_optimizer = true", "parallel.zero"},
+        {"data_parallel_shard_degree = 2", "parallel.zero_group"},
+        {"zero_hpz_partition_size = 2", "parallel.zero_group"},
+        {"reshard_after_forward = true", "parallel.zero_regather"},
+        {"recompute_granularity = 'full'", "train.recompute"},
+        {"activation_checkpointing = true", "train.recompute"},
+        {"recompute_num_layers = 2", "train.recompute_interval"},
+        {"enable_profiling = true", "train.trace"},
+        {"sequence_parallel = true", "parallel.sequence_parallel"},
+        {"check_collective = true", "comm.check_collectives"},
+        {"reduce_bucket_size = 5", "comm.bucket_mib"},
+    };
+    for (const Foreign& name : names) {
+        expect_fault(faults_of(small_run + name.line + "\n"), "case.toml:17: run.",
+                     std::string("would be right: ") + name.key);
+    }
 }
 
 TEST(Keys, AllFaultsOfAFileAreReportedTogether) {
@@ -159,10 +267,12 @@ TEST(Keys, ValuesThatAreNotBuiltAreRefusedByName) {
     for (const char* setting :
          {"model.norm=rms", "model.position=rope", "model.position=none", "model.mlp=swiglu", "precision.weights=bf16",
           "precision.weights=fp8_e4m3", "comm.gradient_dtype=bf16", "numerics.compute=bf16", "run.device=cuda",
-          "parallel.tensor=2", "parallel.context=2", "parallel.expert=2", "parallel.pipeline=2", "parallel.zero=1"}) {
+          "parallel.context=2", "parallel.expert=2", "precision.weights=fp64", "comm.gradient_dtype=fp64"}) {
         const std::string message = faults_of(small_run, {setting}, 2);
         expect_fault(message, "--set 1: ", "not built yet; would be right: ");
     }
+    expect_has(faults_of(small_run, {"parallel.context=2"}, 2), "2: context parallelism is not built yet");
+    expect_has(faults_of(small_run, {"parallel.expert=2"}, 2), "2: expert parallelism is not built yet");
     expect_has(faults_of(small_run, {"model.kv_heads=2"}), "grouped heads are not built yet; would be right: 4");
     expect_has(faults_of(small_run, {"model.kv_heads=3"}), "does not divide model.heads 4");
     expect_has(faults_of(small_run, {"model.head_dim=32"}), "not built yet; would be right: 16");
