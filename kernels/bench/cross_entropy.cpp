@@ -43,6 +43,59 @@ void cross_entropy(benchmark::State& state) {
     report(state, per_call);
 }
 
+// The three stages of a rank that holds every column, without the reductions between them.
+void cross_entropy_stages(benchmark::State& state) {
+    std::vector<float> logits = values(logit_rows * padded_vocabulary, 1, 4);
+    std::vector<std::int32_t> targets;
+    for (i64 r = 0; r < logit_rows; ++r) {
+        targets.push_back(static_cast<std::int32_t>(r * 7919 % vocabulary));
+    }
+    std::vector<float> max(logit_rows);
+    std::vector<double> sums(2 * logit_rows);
+    double loss = 0;
+    ops::CrossEntropyPart<float> op{logits.data(),
+                                    targets.data(),
+                                    nullptr,
+                                    1,
+                                    padded_vocabulary,
+                                    vocabulary,
+                                    padded_vocabulary,
+                                    0,
+                                    vocabulary,
+                                    1.0,
+                                    ops::Gradient::in_place,
+                                    max.data(),
+                                    sums.data(),
+                                    &loss};
+    const auto run = [&] {
+        ops::cross_entropy_max({}, op);
+        ops::cross_entropy_sum({}, op);
+        ops::cross_entropy_finish({}, op);
+    };
+    const std::vector<float> row(logits.begin(), logits.begin() + padded_vocabulary);
+    const auto want = reference::cross_entropy(widened(row), {targets[0]}, {}, vocabulary, padded_vocabulary, 1.0);
+    run();
+    const std::vector<float> got(logits.begin(), logits.begin() + padded_vocabulary);
+    if (!verified(state, "cross_entropy_finish loss", std::abs(loss - want.loss_sum), 2e-6) ||
+        !verified(state, "cross_entropy_finish gradient", worst_error(got, want.gradient), 1e-6)) {
+        return;
+    }
+    op.rows = logit_rows;
+    for (auto _ : state) {
+        run();
+    }
+    const cost::Cost stages[] = {cost::cross_entropy_max(logit_rows, vocabulary, 4),
+                                 cost::cross_entropy_sum(logit_rows, vocabulary, 4),
+                                 cost::cross_entropy_finish(logit_rows, vocabulary, 4)};
+    cost::Cost per_call;
+    for (const cost::Cost& stage : stages) {
+        per_call.flops += stage.flops;
+        per_call.bytes += stage.bytes;
+    }
+    report(state, per_call);
+}
+
+BENCHMARK(cross_entropy_stages)->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK(cross_entropy)->Arg(0)->Arg(1)->ArgName("gradient")->Unit(benchmark::kMillisecond)->UseRealTime();
 
 }  // namespace

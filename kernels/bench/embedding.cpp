@@ -50,6 +50,23 @@ void embedding_forward(benchmark::State& state) {
     report(state, cost::embedding_forward(rows, hidden, 4));
 }
 
+void position_forward(benchmark::State& state) {
+    const Inputs in(state);
+    const std::vector<float> before = values(rows * hidden, 4);
+    std::vector<float> y = before;
+    ops::PositionForward<float> op{y.data(), in.position_table.data(), in.positions.data(), micro_batch, sequence,
+                                   hidden,   in.sample.data(),         in.dropout};
+    ops::position_forward({}, op);
+    const auto want = reference::position_forward(in.reference(), widened(before), widened(in.position_table));
+    if (!verified(state, "position_forward", worst_error(y, want), 5e-7)) {
+        return;
+    }
+    for (auto _ : state) {
+        ops::position_forward({}, op);
+    }
+    report(state, cost::position_forward(rows, hidden, 4));
+}
+
 void embedding_backward(benchmark::State& state) {
     const Inputs in(state);
     const std::vector<float> d_y = values(rows * hidden, 3);
@@ -71,6 +88,7 @@ void embedding_backward(benchmark::State& state) {
 }
 
 BENCHMARK(embedding_forward)->Arg(0)->Arg(1)->ArgName("dropout")->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(position_forward)->Arg(0)->Arg(1)->ArgName("dropout")->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK(embedding_backward)->Arg(0)->Arg(1)->ArgName("dropout")->Unit(benchmark::kMillisecond)->UseRealTime();
 
 }  // namespace

@@ -26,6 +26,24 @@ void bias_gelu_forward(benchmark::State& state) {
     report(state, cost::bias_gelu_forward(rows, ffn, 4));
 }
 
+void gelu_forward(benchmark::State& state) {
+    const std::vector<float> u = values(rows * ffn, 1, 4);
+    std::vector<float> y(u.size());
+    const ops::GeluForward<float> op{y.data(), u.data(), rows * ffn};
+    ops::gelu_forward({}, op);
+    std::vector<double> want;
+    for (const float value : u) {
+        want.push_back(reference::gelu(static_cast<double>(value)));
+    }
+    if (!verified(state, "gelu_forward", worst_error(y, want), 1e-6)) {
+        return;
+    }
+    for (auto _ : state) {
+        ops::gelu_forward({}, op);
+    }
+    report(state, cost::gelu_forward(rows * ffn, 4));
+}
+
 void gelu_backward(benchmark::State& state) {
     const std::vector<float> u = values(rows * ffn, 1, 4);
     const std::vector<float> d_y = values(rows * ffn, 2);
@@ -46,6 +64,7 @@ void gelu_backward(benchmark::State& state) {
 }
 
 BENCHMARK(bias_gelu_forward)->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(gelu_forward)->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK(gelu_backward)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 }  // namespace

@@ -22,6 +22,23 @@ void sum_of_squares(benchmark::State& state) {
     report(state, cost::sum_of_squares(n, 4));
 }
 
+void block_squares(benchmark::State& state) {
+    const std::vector<float> x = values(n, 1);
+    const auto run = [&] {
+        ExactSum sum;
+        ops::block_squares(Stream{}, x.data(), n, sum);
+        return sum.value();
+    };
+    const double want = reference::sum_of_squares(x.data(), n);
+    if (!verified(state, "block_squares", std::abs(run() - want) / want, 1e-15)) {
+        return;
+    }
+    for (auto _ : state) {
+        benchmark::DoNotOptimize(run());
+    }
+    report(state, cost::block_squares(n, 4));
+}
+
 void all_finite(benchmark::State& state) {
     std::vector<float> x = values(n, 1);
     x.back() = std::numeric_limits<float>::infinity();
@@ -37,6 +54,7 @@ void all_finite(benchmark::State& state) {
 }
 
 BENCHMARK(sum_of_squares)->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(block_squares)->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK(all_finite)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 }  // namespace

@@ -47,6 +47,11 @@ constexpr Cost embedding_backward(i64 rows, i64 C, i64 size) {
     return {2 * detail::product(rows, C), 5 * static_cast<double>(size) * detail::product(rows, C)};
 }
 
+// y in and out, one table row in.
+constexpr Cost position_forward(i64 rows, i64 C, i64 size) {
+    return {2 * detail::product(rows, C), 3 * static_cast<double>(size) * detail::product(rows, C)};
+}
+
 constexpr Cost layernorm_forward(i64 rows, i64 C, i64 size) {
     return {8 * detail::product(rows, C), 2 * static_cast<double>(size) * detail::product(rows, C)};
 }
@@ -60,6 +65,11 @@ constexpr Cost layernorm_backward(i64 rows, i64 C, i64 size, Output d_x = Output
 // u (8 flops with the bias), one exponential, one division; x in and out, y out.
 constexpr Cost bias_gelu_forward(i64 rows, i64 F, i64 size) {
     return {8 * detail::product(rows, F), 3 * static_cast<double>(size) * detail::product(rows, F)};
+}
+
+// The same without the bias: u in, y out.
+constexpr Cost gelu_forward(i64 n, i64 size) {
+    return {7 * static_cast<double>(n), 2 * static_cast<double>(size) * static_cast<double>(n)};
 }
 
 constexpr Cost gelu_backward(i64 n, i64 size) {
@@ -80,6 +90,18 @@ constexpr Cost cross_entropy(i64 rows, i64 V, i64 size) {
     return {5 * detail::product(rows, V), 2 * static_cast<double>(size) * detail::product(rows, V)};
 }
 
+// The three stages of one rank with V of the columns; the exponentials replace the logits where the gradient is asked
+// for, so that both later stages read and write them.
+constexpr Cost cross_entropy_max(i64 rows, i64 V, i64 size) {
+    return {detail::product(rows, V), static_cast<double>(size) * detail::product(rows, V)};
+}
+constexpr Cost cross_entropy_sum(i64 rows, i64 V, i64 size) {
+    return {3 * detail::product(rows, V), 2 * static_cast<double>(size) * detail::product(rows, V)};
+}
+constexpr Cost cross_entropy_finish(i64 rows, i64 V, i64 size) {
+    return {detail::product(rows, V), 2 * static_cast<double>(size) * detail::product(rows, V)};
+}
+
 // weight, m, v in and out, gradient in: 28 bytes in fp32.
 constexpr Cost adamw(i64 n, i64 size) {
     return {12 * static_cast<double>(n), 7 * static_cast<double>(size) * static_cast<double>(n)};
@@ -91,6 +113,18 @@ constexpr Cost sgd(i64 n, i64 size) {
 
 constexpr Cost sum_of_squares(i64 n, i64 size) {
     return {2 * static_cast<double>(n), static_cast<double>(size) * static_cast<double>(n)};
+}
+
+constexpr Cost block_squares(i64 n, i64 size) {
+    return sum_of_squares(n, size);
+}
+
+// y in and out, x in.
+constexpr Cost add(i64 n, i64 size) {
+    return {static_cast<double>(n), 3 * static_cast<double>(size) * static_cast<double>(n)};
+}
+constexpr Cost copy(i64 n, i64 size) {
+    return {0, 2 * static_cast<double>(size) * static_cast<double>(n)};
 }
 
 // Pairs (query, key) of one sequence of T: causal, and all.

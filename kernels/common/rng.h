@@ -4,7 +4,7 @@
 //   counter = {index/4 bits 0..31, index/4 bits 32..63, stream, step}; element `index` takes word index % 4
 //   stream  = dropout site, tensor id, or the like; step = optimizer step, or one of the domains below, which no
 //             optimizer step reaches, so that initial weights, data order and sampling never share numbers with dropout
-//   uniform = word * 2^-32 in [0, 1): all 32 bits, exact in double; uniform24 = the upper 24 bits, exact in float
+//   uniform = word * 2^-32 in [0, 1): all 32 bits, exact in double
 //   normal  = inverse normal distribution of (word + 1/2) * 2^-32: within +-6.34, never infinite
 // No libm call; every a*b+c is an explicit fused multiply-add, so no compiler has anything left to contract and the
 // bits agree between compilers, instruction sets and devices.
@@ -60,9 +60,6 @@ OGROM_HOST_DEVICE constexpr u32 random_word(u64 seed, u32 stream, u32 step, u64 
 
 OGROM_HOST_DEVICE constexpr double uniform(u32 word) {
     return static_cast<double>(word) * 0x1p-32;
-}
-OGROM_HOST_DEVICE constexpr float uniform24(u32 word) {
-    return static_cast<float>(word >> 8) * 0x1p-24F;
 }
 
 // 64 random bits, for shuffles: words 2i and 2i+1 of the stream.

@@ -243,7 +243,7 @@ void attention_forward_on(Isa isa, const ops::AttentionForward<T>& op) {
         job.v = op.v + at.value;
         job.o = op.out + at.out;
         job.lse_out = op.lse == nullptr ? nullptr : op.lse + at.lse;
-        job.dropout = dropout_of<T>(shape, piece, shape.dropout.step);
+        job.dropout = dropout_of<T>(shape, piece, ops::dropout_step(shape.dropout));
         job.workspace = workspace_of(op.workspace, shape);
         kernels.forward(job);
     }
@@ -256,7 +256,7 @@ void attention_backward_on(Isa isa, const ops::AttentionBackward<T>& op) {
     const AttentionKernels<T> kernels = kernels_for<T>(isa);
     const std::vector<Piece> pieces = backward_pieces(shape, omp_get_max_threads());
     const i64 count = static_cast<i64>(pieces.size());
-    const u32 step = shape.dropout.step + (fault_active("attention_dropout_backward_differs") ? 1U : 0U);
+    const u32 step = ops::dropout_step(shape.dropout) + (fault_active("attention_dropout_backward_differs") ? 1U : 0U);
 #pragma omp parallel for schedule(dynamic, 1) if (count > 1)
     for (i64 index = 0; index < count; ++index) {
         const Piece& piece = pieces[static_cast<std::size_t>(index)];

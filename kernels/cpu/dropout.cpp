@@ -45,7 +45,7 @@ inline void lane_block(u32* words, const ops::DropoutSpec& spec, u64 block) {
     for (int g = 0; g < groups; ++g) {
         const auto first = static_cast<i64>(block) + 4 * g;
         const __m256i index = _mm256_set_epi64x(first + 3, first + 2, first + 1, first);
-        state[g] = {{index, _mm256_srli_epi64(index, 32), broadcast(spec.site), broadcast(spec.step)}};
+        state[g] = {{index, _mm256_srli_epi64(index, 32), broadcast(spec.site), broadcast(ops::dropout_step(spec))}};
     }
     PhiloxKey key = philox_key(spec.seed);
 #pragma GCC unroll 10
@@ -68,7 +68,7 @@ inline void lane_block(u32* words, const ops::DropoutSpec& spec, u64 block) {
 void dropout_words(u32* words, const ops::DropoutSpec& spec, i64 first, i64 n) {
     i64 i = 0;
     for (; i < n && ((first + i) & 3) != 0; ++i) {
-        words[i] = random_word(spec.seed, spec.site, spec.step, static_cast<u64>(first + i));
+        words[i] = random_word(spec.seed, spec.site, ops::dropout_step(spec), static_cast<u64>(first + i));
     }
     for (; i + lane_words <= n; i += lane_words) {
         lane_block(words + i, spec, static_cast<u64>(first + i) >> 2);

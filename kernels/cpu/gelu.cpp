@@ -33,6 +33,13 @@ T derivative(T u) {
 }
 
 template <class T>
+void value_range(T* y, const T* u, i64 n) {
+    for (i64 i = 0; i < n; ++i) {
+        y[i] = u[i] / (T{1} + exponential(u[i]));
+    }
+}
+
+template <class T>
 void forward_range(T* y, T* x, const T* bias, i64 n) {
     if (bias != nullptr) {
         for (i64 i = 0; i < n; ++i) {
@@ -41,9 +48,7 @@ void forward_range(T* y, T* x, const T* bias, i64 n) {
             y[i] = u / (T{1} + exponential(u));
         }
     } else {
-        for (i64 i = 0; i < n; ++i) {
-            y[i] = x[i] / (T{1} + exponential(x[i]));
-        }
+        value_range(y, x, n);
     }
 }
 
@@ -77,6 +82,15 @@ void bias_gelu_forward(Stream stream, const BiasGeluForward<T>& op) {
 }
 
 template <class T>
+void gelu_forward(Stream stream, const GeluForward<T>& op) {
+    if (stream.backend == Backend::cuda) {
+        cuda_not_compiled("gelu_forward");
+    }
+    parallel_ranges(op.n, element_grain,
+                    [&](i64 first, i64 last) { value_range(op.y + first, op.u + first, last - first); });
+}
+
+template <class T>
 void gelu_backward(Stream stream, const GeluBackward<T>& op) {
     if (stream.backend == Backend::cuda) {
         cuda_not_compiled("gelu_backward");
@@ -88,6 +102,8 @@ void gelu_backward(Stream stream, const GeluBackward<T>& op) {
 
 template void bias_gelu_forward<float>(Stream, const BiasGeluForward<float>&);
 template void bias_gelu_forward<double>(Stream, const BiasGeluForward<double>&);
+template void gelu_forward<float>(Stream, const GeluForward<float>&);
+template void gelu_forward<double>(Stream, const GeluForward<double>&);
 template void gelu_backward<float>(Stream, const GeluBackward<float>&);
 template void gelu_backward<double>(Stream, const GeluBackward<double>&);
 

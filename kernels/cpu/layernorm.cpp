@@ -100,7 +100,7 @@ void add_blocks(T* gradient, const double* partial, i64 blocks, i64 stride, i64 
             for (i64 block = 0; block < blocks; ++block) {
                 sum += partial[block * stride + c];
             }
-            gradient[c] = static_cast<T>(static_cast<double>(gradient[c]) + sum);
+            gradient[c] += static_cast<T>(sum);
         }
     });
 }
@@ -125,21 +125,30 @@ void layernorm_backward(Stream stream, const LayerNormBackward<T>& op) {
     if (stream.backend == Backend::cuda) {
         cuda_not_compiled("layernorm_backward");
     }
+    const bool parameters = op.d_gamma != nullptr || op.d_beta != nullptr;
     const i64 per_block = block_rows(op.rows);
     const i64 blocks = ceil_div(op.rows, per_block);
     const i64 stride = 2 * op.C;
-    const std::span<double> partial = cpu::scratch(blocks * stride);
+    const std::span<double> partial = cpu::scratch(parameters ? blocks * stride : 0);
     parallel_pieces(blocks, [&](i64 block) {
-        double* sums = partial.data() + block * stride;
-        std::fill_n(sums, stride, 0.0);
+        double* sums = parameters ? partial.data() + block * stride : nullptr;
+        if (parameters) {
+            std::fill_n(sums, stride, 0.0);
+        }
         for (i64 row = block * per_block; row < std::min(op.rows, (block + 1) * per_block); ++row) {
             // Before d_x is written, as d_x may take the place of d_y.
-            parameter_row(op, row, sums, sums + op.C);
-            data_row(op, row);
+            if (parameters) {
+                parameter_row(op, row, sums, sums + op.C);
+            }
+            if (op.d_x != nullptr) {
+                data_row(op, row);
+            }
         }
     });
     const i64 kept = fault_active("layernorm_gamma_gradient_lost") ? blocks - 1 : blocks;
-    add_blocks(op.d_gamma, partial.data(), kept, stride, op.C);
+    if (op.d_gamma != nullptr) {
+        add_blocks(op.d_gamma, partial.data(), kept, stride, op.C);
+    }
     if (op.d_beta != nullptr) {
         add_blocks(op.d_beta, partial.data() + op.C, blocks, stride, op.C);
     }

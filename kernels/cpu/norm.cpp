@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <mutex>
 #include <type_traits>
 
 #include "kernels/common/fault.h"
@@ -64,6 +65,25 @@ double sum_of_squares(Stream stream, const T* x, i64 n) {
 }
 
 template <class T>
+void block_squares(Stream stream, const T* x, i64 n, ExactSum& sum) {
+    if (stream.backend == Backend::cuda) {
+        cuda_not_compiled("block_squares");
+    }
+    if (fault_active("norm_short_block_dropped")) {
+        n = n / norm_block * norm_block;
+    }
+    std::mutex merging;
+    parallel_ranges(n, 64 * norm_block, [&](i64 first, i64 last) {
+        ExactSum part;
+        for (i64 i = first; i < last; i += norm_block) {
+            part.add(block_sum(x + i, std::min(norm_block, last - i)));
+        }
+        const std::lock_guard<std::mutex> lock(merging);
+        sum.add(part);
+    });
+}
+
+template <class T>
 bool all_finite(Stream stream, const T* x, i64 n) {
     if (stream.backend == Backend::cuda) {
         cuda_not_compiled("all_finite");
@@ -81,6 +101,8 @@ bool all_finite(Stream stream, const T* x, i64 n) {
 
 template double sum_of_squares<float>(Stream, const float*, i64);
 template double sum_of_squares<double>(Stream, const double*, i64);
+template void block_squares<float>(Stream, const float*, i64, ExactSum&);
+template void block_squares<double>(Stream, const double*, i64, ExactSum&);
 template bool all_finite<float>(Stream, const float*, i64);
 template bool all_finite<double>(Stream, const double*, i64);
 

@@ -8,6 +8,11 @@
 namespace ogrom::ops {
 namespace {
 
+template <class Op>
+const StepScalars& scalars_of(const Op& op) {
+    return op.scalars_at != nullptr ? *op.scalars_at : op.scalars;
+}
+
 // The scalars of an AdamW step as the loop uses them, rounded once:
 //   w = keep w - rate m / (sqrt(v) root + epsilon), keep = 1 - lr decay, rate = lr / c1, root = 1 / sqrt(c2)
 template <class T>
@@ -17,7 +22,7 @@ struct AdamWFactors {
 
 template <class T>
 AdamWFactors<T> adamw_factors(const AdamW<T>& op) {
-    const StepScalars& s = op.scalars;
+    const StepScalars& s = scalars_of(op);
     const double lr = s.lr * op.lr_factor;
     return {static_cast<T>(s.clip),
             static_cast<T>(s.beta1),
@@ -52,10 +57,11 @@ void adamw_range(const AdamW<T>& op, const AdamWFactors<T>& f, i64 first, i64 la
 
 template <class T>
 void sgd_range(const Sgd<T>& op, i64 first, i64 last) {
-    const T clip = static_cast<T>(op.scalars.clip);
-    const T momentum = static_cast<T>(op.scalars.momentum);
-    const T lr = static_cast<T>(op.scalars.lr * op.lr_factor);
-    const T keep = static_cast<T>(1 - op.scalars.lr * op.lr_factor * op.decay);
+    const StepScalars& s = scalars_of(op);
+    const T clip = static_cast<T>(s.clip);
+    const T momentum = static_cast<T>(s.momentum);
+    const T lr = static_cast<T>(s.lr * op.lr_factor);
+    const T keep = static_cast<T>(1 - s.lr * op.lr_factor * op.decay);
     T* __restrict weight = op.weight;
     T* __restrict m = op.m;
     const T* __restrict gradient = op.gradient;
@@ -79,6 +85,9 @@ void adamw(Stream stream, const AdamW<T>& op) {
     if (stream.backend == Backend::cuda) {
         cuda_not_compiled("adamw");
     }
+    if (scalars_of(op).skip != 0 && !fault_active("skip_ignored")) {
+        return;
+    }
     const AdamWFactors<T> factors = adamw_factors(op);
     parallel_ranges(op.n, parallel_grain, [&](i64 first, i64 last) { adamw_range(op, factors, first, last); });
 }
@@ -88,7 +97,10 @@ void sgd(Stream stream, const Sgd<T>& op) {
     if (stream.backend == Backend::cuda) {
         cuda_not_compiled("sgd");
     }
-    OGROM_ASSERT(op.m != nullptr || op.scalars.momentum == 0);
+    if (scalars_of(op).skip != 0 && !fault_active("skip_ignored")) {
+        return;
+    }
+    OGROM_ASSERT(op.m != nullptr || scalars_of(op).momentum == 0);
     parallel_ranges(op.n, parallel_grain, [&](i64 first, i64 last) { sgd_range(op, first, last); });
 }
 

@@ -19,7 +19,7 @@ template <class T>
 void residual_row(const ResidualForward<T>& op, i64 row) {
     const i64 start = row * op.C;
     const bool drops = op.dropout.p > 0;
-    const i64 element = drops ? cpu::dropout_row_element(op.sample, row, op.T_, op.C) : 0;
+    const i64 element = drops ? cpu::dropout_row_element(op, row) : 0;
     T factors[tile];
     for (i64 c0 = 0; c0 < op.C; c0 += tile) {
         const i64 n = std::min(tile, op.C - c0);
@@ -100,7 +100,7 @@ void dropout_backward(Stream stream, const DropoutBackward<T>& op) {
                 std::copy_n(d_y, op.C, d_branch);
                 continue;
             }
-            const i64 element = cpu::dropout_row_element(op.sample, row, op.T_, op.C);
+            const i64 element = cpu::dropout_row_element(op, row);
             for (i64 c0 = 0; c0 < op.C; c0 += tile) {
                 const i64 n = std::min(tile, op.C - c0);
                 cpu::dropout_factors(factors, op.dropout, element + c0, n);

@@ -11,7 +11,7 @@ __global__ void fill(PhiloxFill op, u32 threshold) {
     const i64 step = static_cast<i64>(gridDim.x) * blockDim.x;
     for (i64 i = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; i < op.count; i += step) {
         const u64 element = op.first + static_cast<u64>(i);
-        const u32 word = random_word(op.spec.seed, op.spec.site, op.spec.step, element);
+        const u32 word = random_word(op.spec.seed, op.spec.site, ops::dropout_step(op.spec), element);
         if (op.words != nullptr) {
             op.words[i] = word;
         }

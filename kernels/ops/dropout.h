@@ -5,6 +5,7 @@
 // Source: Srivastava et al. 2014; Salmon et al. 2011 (Philox).
 #pragma once
 #include "kernels/common/extents.h"
+#include "kernels/common/host_device.h"
 
 namespace ogrom::ops {
 
@@ -13,6 +14,11 @@ struct DropoutSpec {
     u64 seed = 0;
     u32 site = 0;  // which dropout of the model: layer * 4 + {0 embedding, 1 attention, 2 after attention, 3 after MLP}
     u32 step = 0;  // optimizer step
+    const u32* step_at = nullptr;  // where the kernel runs; overrides `step` when set
 };
+
+OGROM_HOST_DEVICE inline u32 dropout_step(const DropoutSpec& spec) {
+    return spec.step_at != nullptr ? *spec.step_at : spec.step;
+}
 
 }  // namespace ogrom::ops

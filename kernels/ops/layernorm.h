@@ -3,7 +3,10 @@
 //   backward  with xh = (x-mean) rstd, g = dy gamma:
 //             dx += rstd (g - mean_c(g) - xh mean_c(g xh)) ; dgamma += sum_r dy xh ; dbeta += sum_r dy
 // Reductions over rows for dgamma/dbeta are over fixed blocks of rows, in order: repeatable for any number of threads.
-// 8 rows C flops forward, 14 rows C backward. Saved: mean, rstd (and x by the caller).
+// They are rounded to T before they are added, so that a buffer of zeros added to the gradient later gives the same
+// bits. Backward makes what it has a pointer for: d_x alone, the parameters' gradients alone, or all at once (same
+// bits). A second forward call gives the bits of the first (recomputation).
+// 8 rows C flops forward, 14 rows C backward (9 of d_x, 5 of the parameters). Saved: mean, rstd (and x by the caller).
 #pragma once
 #include "kernels/common/extents.h"
 #include "kernels/common/stream.h"
@@ -28,8 +31,8 @@ void layernorm_forward(Stream stream, const LayerNormForward<T>& op);
 
 template <class T>
 struct LayerNormBackward {
-    T* d_x;        // [rows, C]
-    T* d_gamma;    // [C], added to
+    T* d_x;        // [rows, C] or null
+    T* d_gamma;    // [C] or null, added to
     T* d_beta;     // [C] or null, added to
     const T* d_y;  // [rows, C]; may alias d_x only when mode = overwrite
     const T* x;

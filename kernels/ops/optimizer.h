@@ -16,6 +16,7 @@ struct StepScalars {
     double correction1 = 1, correction2 = 1;  // 1 - beta^t
     double epsilon = 1e-8;
     double momentum = 0;
+    u32 skip = 0;  // 1: the update leaves weights and moments alone (a step with a non-finite gradient)
 };
 
 template <class T>
@@ -27,7 +28,8 @@ struct AdamW {
     i64 n;
     StepScalars scalars;
     double lr_factor = 1;
-    double decay = 0;  // weight decay of this range (0 on biases and norms)
+    double decay = 0;                         // weight decay of this range (0 on biases and norms)
+    const StepScalars* scalars_at = nullptr;  // where the kernel runs; overrides `scalars` when set
 };
 template <class T>
 void adamw(Stream stream, const AdamW<T>& op);
@@ -41,6 +43,7 @@ struct Sgd {
     StepScalars scalars;
     double lr_factor = 1;
     double decay = 0;
+    const StepScalars* scalars_at = nullptr;  // as above
 };
 template <class T>
 void sgd(Stream stream, const Sgd<T>& op);

@@ -2,7 +2,8 @@
 //   forward   y = x + dropout(branch + bias)
 //   backward  d_branch = dropout'(d_y) ; (d_x = d_y is the caller's: the stream passes through)
 //   add_bias  y[r,:] += bias
-// Global dropout element of (r, c): (sample[r / T] * T + r mod T) * C + c.
+// Rows hold positions [position0, position0 + T) of sequences of T_total (a cut of the sequence over ranks draws the
+// masks of the whole). Global dropout element of (r, c): (sample[r / T] * T_total + position0 + r mod T) * C + c.
 #pragma once
 #include "kernels/common/extents.h"
 #include "kernels/common/stream.h"
@@ -28,6 +29,8 @@ struct ResidualForward {
     i64 B, T_, C;
     const i64* sample;  // [B]; may be null when p = 0
     DropoutSpec dropout;
+    i64 position0 = 0;
+    i64 T_total = 0;  // 0 = T_
 };
 template <class T>
 void residual_forward(Stream stream, const ResidualForward<T>& op);
@@ -39,6 +42,8 @@ struct DropoutBackward {
     i64 B, T_, C;
     const i64* sample;
     DropoutSpec dropout;
+    i64 position0 = 0;
+    i64 T_total = 0;  // 0 = T_
 };
 template <class T>
 void dropout_backward(Stream stream, const DropoutBackward<T>& op);

@@ -13,6 +13,21 @@ TEST(Cost, OperationsByHand) {
     EXPECT_EQ(cost::layernorm_backward(7, 11, 4).flops, 14 * 77);
     EXPECT_EQ(cost::layernorm_backward(7, 11, 4, cost::Output::accumulated).bytes, 4 * 4 * 77);
     EXPECT_EQ(cost::cross_entropy(4096, 50257, 4).flops, 5.0 * 4096 * 50257);
+    const double staged = cost::cross_entropy_max(7, 11, 4).flops + cost::cross_entropy_sum(7, 11, 4).flops +
+                          cost::cross_entropy_finish(7, 11, 4).flops;
+    EXPECT_EQ(staged, cost::cross_entropy(7, 11, 4).flops);
+    EXPECT_EQ(cost::cross_entropy_max(7, 11, 4).bytes, 4 * 77);
+    EXPECT_EQ(cost::cross_entropy_sum(7, 11, 8).bytes, 8 * 2 * 77);
+    EXPECT_EQ(cost::cross_entropy_finish(7, 11, 8).bytes, 8 * 2 * 77);
+    EXPECT_EQ(cost::position_forward(7, 11, 4).flops, 2 * 77);
+    EXPECT_EQ(cost::position_forward(7, 11, 4).bytes, 3 * 4 * 77);
+    EXPECT_EQ(cost::gelu_forward(100, 4).flops, 700);
+    EXPECT_EQ(cost::gelu_forward(100, 4).bytes, 800);
+    EXPECT_EQ(cost::block_squares(100, 8).flops, 200);
+    EXPECT_EQ(cost::block_squares(100, 8).bytes, 800);
+    EXPECT_EQ(cost::add(100, 4).flops, 100);
+    EXPECT_EQ(cost::add(100, 4).bytes, 1200);
+    EXPECT_EQ(cost::copy(100, 4).bytes, 800);
     EXPECT_EQ(cost::adamw(1000, 4).bytes, 28000);
     EXPECT_EQ(cost::adamw(1000, 4).flops, 12000);
     EXPECT_EQ(cost::attention_forward(cost::causal_pairs(3), 3, 2, 2, 5, 4).flops, 4 * 6 * 2 * 5);

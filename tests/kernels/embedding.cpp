@@ -1,5 +1,7 @@
 #include "kernels/ops/embedding.h"
 
+#include "kernels/ops/residual.h"
+
 #include "tests/kernels/support.h"
 #include "tests/reference/embedding.h"
 
@@ -68,9 +70,9 @@ void check_backward(const Case& c) {
     run_backward(c, d_y, &token, &position);
     reference::embedding_backward(c.reference(), c.tokens.data(), test::to_double(d_y), want_token);
     reference::embedding_backward(c.reference(), c.positions.data(), test::to_double(d_y), want_position);
-    // At most 21 rows meet in one table row: 21 sums and 2 roundings of each term, terms below 1 / (1 - p).
-    test::expect_near(token, want_token, 23 * test::roundoff<T>(), 21 / (1 - c.p));
-    test::expect_near(position, want_position, 23 * test::roundoff<T>(), 21 / (1 - c.p));
+    // At most 21 rows meet in one table row, in sums below 21 / (1 - p): sqrt(21) / 2 roundings of them at random.
+    test::expect_near(token, want_token, 2 * test::roundoff<T>(), 21 / (1 - c.p));
+    test::expect_near(position, want_position, 2 * test::roundoff<T>(), 21 / (1 - c.p));
 }
 
 TYPED_TEST(EmbeddingTest, BackwardAddsToTheTables) {
@@ -129,6 +131,138 @@ TYPED_TEST(EmbeddingTest, ATokenBeyondTheVocabularyIsABrokenPromise) {
     EXPECT_THROW(run_backward<TypeParam>(c, d_y, &token, nullptr), Error);
 }
 
+// The vocabulary of 16 rows (11 true) over 2, 3 and 4 ranks, the last part short where it does not divide.
+template <class T>
+void check_vocabulary_cut(const Case& c, i64 parts) {
+    const i64 n = c.B * c.T * c.C;
+    const auto token_table = test::random_values<T>(c.padded * c.C, 1);
+    const auto position_table = test::random_values<T>(c.T * c.C, 2);
+    const auto d_y = test::random_values<T>(n, 3);
+    auto whole = test::poisoned<T>(n);
+    ops::embedding_forward<T>({}, {whole.data(), token_table.data(), position_table.data(), c.tokens.data(),
+                                   c.positions.data(), c.B, c.T, c.C, c.sample.data(), c.dropout});
+    auto d_whole = test::random_values<T>(c.padded * c.C, 4);
+    auto d_cut = d_whole;
+    run_backward<T>(c, d_y, &d_whole, nullptr);
+    std::vector<T> sum(static_cast<std::size_t>(n));
+    const i64 rows = ceil_div(c.padded, parts);
+    for (i64 first = 0; first < c.padded; first += rows) {
+        const i64 held = std::min(rows, c.padded - first);
+        auto part = test::poisoned<T>(n);
+        ops::embedding_forward<T>({}, {part.data(),
+                                       token_table.data() + first * c.C,
+                                       nullptr,
+                                       c.tokens.data(),
+                                       nullptr,
+                                       c.B,
+                                       c.T,
+                                       c.C,
+                                       nullptr,
+                                       {},
+                                       0,
+                                       0,
+                                       first,
+                                       held});
+        for (i64 i = 0; i < n; ++i) {
+            const i64 token = c.tokens[i / c.C];
+            ASSERT_EQ(part[i], token >= first && token < first + held ? token_table[token * c.C + i % c.C] : T{0});
+            sum[i] += part[i];
+        }
+        ops::embedding_backward<T>({}, {d_cut.data() + first * c.C, nullptr, d_y.data(), c.tokens.data(), nullptr, c.B,
+                                        c.T, c.C, c.vocabulary, c.sample.data(), c.dropout, 0, 0, first, held});
+    }
+    ops::position_forward<T>(
+        {}, {sum.data(), position_table.data(), c.positions.data(), c.B, c.T, c.C, c.sample.data(), c.dropout});
+    EXPECT_TRUE(test::same_bits(sum, whole));
+    EXPECT_TRUE(test::same_bits(d_cut, d_whole));
+}
+
+TYPED_TEST(EmbeddingTest, PartsOfTheVocabularyAddUpToTheWhole) {
+    for (const i64 parts : {1, 2, 3, 4}) {
+        check_vocabulary_cut<TypeParam>(Case(0), parts);
+        check_vocabulary_cut<TypeParam>(Case(0.3), parts);
+        check_vocabulary_cut<TypeParam>(Case(0.3, 1031), parts);
+    }
+}
+
+// After the sum over tensor ranks each rank keeps some positions; its gradient of the position table is a part of a
+// sum.
+template <class T>
+void check_sequence_cut(const Case& c) {
+    const auto summed = test::random_values<T>(c.B * c.T * c.C, 1);
+    const auto position_table = test::random_values<T>(c.T * c.C, 2);
+    const auto d_y = test::random_values<T>(c.B * c.T * c.C, 3);
+    auto whole = summed;
+    ops::position_forward<T>(
+        {}, {whole.data(), position_table.data(), c.positions.data(), c.B, c.T, c.C, c.sample.data(), c.dropout});
+    // As embedding_forward.
+    test::expect_near(
+        whole, reference::position_forward(c.reference(), test::to_double(summed), test::to_double(position_table)),
+        3 * test::roundoff<T>(), 2 / (1 - c.p));
+    std::vector<T> d_whole(static_cast<std::size_t>(c.T * c.C));
+    run_backward<T>(c, d_y, nullptr, &d_whole);
+    std::vector<T> d_parts(d_whole.size());
+    for (const auto& [first, last] : {std::pair<i64, i64>{0, 3}, {3, 4}, {4, 7}}) {
+        const i64 n = last - first;
+        const auto tokens = test::positions_of(c.tokens, c.T, 1, first, last);
+        const auto positions = test::positions_of(c.positions, c.T, 1, first, last);
+        const auto d_part = test::positions_of(d_y, c.T, c.C, first, last);
+        auto part = test::positions_of(summed, c.T, c.C, first, last);
+        ops::position_forward<T>({}, {part.data(), position_table.data(), positions.data(), c.B, n, c.C,
+                                      c.sample.data(), c.dropout, first, c.T});
+        EXPECT_TRUE(test::same_bits(part, test::positions_of(whole, c.T, c.C, first, last)));
+        const auto token_table = test::random_values<T>(c.padded * c.C, 7);
+        auto fused = test::poisoned<T>(c.B * n * c.C);
+        ops::embedding_forward<T>({}, {fused.data(), token_table.data(), position_table.data(), tokens.data(),
+                                       positions.data(), c.B, n, c.C, c.sample.data(), c.dropout, first, c.T});
+        reference::Embedding place{c.B,       n,     c.C, tokens.data(), positions.data(), c.sample.data(),
+                                   c.dropout, first, c.T};
+        test::expect_near(
+            fused, reference::embedding_forward(place, test::to_double(token_table), test::to_double(position_table)),
+            3 * test::roundoff<T>(), 2 / (1 - c.p));
+        ops::embedding_backward<T>({}, {nullptr, d_parts.data(), d_part.data(), tokens.data(), positions.data(), c.B, n,
+                                        c.C, c.vocabulary, c.sample.data(), c.dropout, first, c.T});
+    }
+    EXPECT_TRUE(test::same_bits(d_parts, d_whole));  // a position lies in one part: its samples are added in one order
+}
+
+TYPED_TEST(EmbeddingTest, PartsOfTheSequenceDrawTheMasksOfTheWhole) {
+    check_sequence_cut<TypeParam>(Case(0));
+    check_sequence_cut<TypeParam>(Case(0.3));
+    check_sequence_cut<TypeParam>(Case(0.3, 1031));
+}
+
+// The gradient masked once, then both tables without dropout: the bits of the call that masks by itself.
+TYPED_TEST(EmbeddingTest, BackwardTakesAMaskedGradientWithoutDropout) {
+    using T = TypeParam;
+    const Case c(0.3, 600);
+    Case plain = c;
+    plain.dropout.p = 0;
+    auto d_y = test::random_values<T>(c.B * c.T * c.C, 3);
+    std::vector<T> token(static_cast<std::size_t>(c.padded * c.C));
+    std::vector<T> position(static_cast<std::size_t>(c.T * c.C));
+    auto masked_token = token;
+    auto masked_position = position;
+    run_backward<T>(c, d_y, &token, &position);
+    ops::dropout_backward<T>({}, {d_y.data(), d_y.data(), c.B, c.T, c.C, c.sample.data(), c.dropout});
+    run_backward<T>(plain, d_y, &masked_token, nullptr);
+    run_backward<T>(plain, d_y, nullptr, &masked_position);
+    EXPECT_TRUE(test::same_bits(masked_token, token));
+    EXPECT_TRUE(test::same_bits(masked_position, position));
+}
+
+TYPED_TEST(EmbeddingTest, WithoutPositionsDropoutAloneIsLeft) {
+    const Case c(0.3);
+    const auto before = test::random_values<TypeParam>(c.B * c.T * c.C, 3);
+    auto y = before;
+    ops::position_forward<TypeParam>({}, {y.data(), nullptr, nullptr, c.B, c.T, c.C, nullptr, {}});
+    EXPECT_EQ(y, before);
+    ops::position_forward<TypeParam>({}, {y.data(), nullptr, nullptr, c.B, c.T, c.C, c.sample.data(), c.dropout});
+    auto want = test::poisoned<TypeParam>(c.B * c.T * c.C);
+    ops::dropout_backward<TypeParam>({}, {want.data(), before.data(), c.B, c.T, c.C, c.sample.data(), c.dropout});
+    EXPECT_TRUE(test::same_bits(y, want));
+}
+
 // sum(y w) is linear in a table element: its difference quotient is the gradient up to rounding.
 TEST(Embedding, FiniteDifferences) {
     const Case c(0.3);
@@ -154,13 +288,14 @@ TEST(Embedding, FiniteDifferences) {
         table[i] = before - 0.5;
         const double below = objective();
         table[i] = before;
-        EXPECT_NEAR(above - below, gradient[i], 1e-12);  // sums of 800 terms below 3, double
+        EXPECT_NEAR(above - below, gradient[i], 8e-14);  // sums of 800 terms below 3 reach 60: 7e-15 a rounding
     }
 }
 
 TEST(Embedding, CudaIsRefusedByName) {
     EXPECT_THROW(ops::embedding_forward<float>({Backend::cuda, nullptr}, {}), Error);
     EXPECT_THROW(ops::embedding_backward<float>({Backend::cuda, nullptr}, {}), Error);
+    EXPECT_THROW(ops::position_forward<float>({Backend::cuda, nullptr}, {}), Error);
 }
 
 }  // namespace

@@ -45,6 +45,34 @@ TYPED_TEST(MatmulKernel, EmptyExtents) {
     ops::matmul<TypeParam>({}, none.op);
 }
 
+// A linear layer whose rank holds no row, and one with a row or a few: forward, data gradient, weight gradient, bias.
+TYPED_TEST(MatmulKernel, LinearLayersOfFewRows) {
+    constexpr i64 in = 37;
+    constexpr i64 out = 29;
+    for (const i64 rows : {0, 1, 2, 5}) {
+        Product<TypeParam> forward({rows, out, in}, Transpose::no, Transpose::yes, 1, 0);
+        Product<TypeParam> data({rows, in, out}, Transpose::no, Transpose::no, 1, 0);
+        Product<TypeParam> weight({out, in, rows}, Transpose::yes, Transpose::no, 1, 1);
+        for (Product<TypeParam>* product : {&forward, &data, &weight}) {
+            if (rows > 0) {
+                product->run_and_check();
+            } else {
+                ops::matmul<TypeParam>({}, product->op);
+                product->check();
+            }
+        }
+        const std::vector<TypeParam> d_y = random_values<TypeParam>(rows * out, 5);
+        std::vector<TypeParam> bias = random_values<TypeParam>(out, 6);
+        const ops::BiasGradient<TypeParam> op{bias.data(), d_y.data(), rows, out, out};
+        std::vector<double> want;
+        for (i64 j = 0; j < out; ++j) {
+            want.push_back(reference::bias_gradient_element(op, bias[static_cast<std::size_t>(j)], j));
+        }
+        ops::bias_gradient({}, op);
+        expect_near(bias, want, 2 * roundoff<TypeParam>());  // the sum rounded, and its addition
+    }
+}
+
 // Extents above the int of CBLAS are cut; a small limit cuts an ordinary product the same way.
 TYPED_TEST(MatmulKernel, CutIntoPieces) {
     for_each_transpose([&](Transpose a, Transpose b) {

@@ -132,6 +132,50 @@ TYPED_TEST(OptimizerTest, AnyCutAndNumberOfThreadsGivesTheSameBits) {
     EXPECT_EQ(whole.v, cut.v);
 }
 
+// The scalars read where the kernel runs override the ones beside them.
+TYPED_TEST(OptimizerTest, ScalarsByPointerGiveTheSameBits) {
+    using T = TypeParam;
+    const ops::StepScalars device = scalars();
+    Tensors<T> by_value(1003);
+    auto by_pointer = by_value;
+    ops::adamw<T>({},
+                  {by_value.w.data(), by_value.m.data(), by_value.v.data(), by_value.g.data(), 1003, device, 0.5, 0.1});
+    ops::adamw<T>({}, {by_pointer.w.data(),
+                       by_pointer.m.data(),
+                       by_pointer.v.data(),
+                       by_pointer.g.data(),
+                       1003,
+                       {},
+                       0.5,
+                       0.1,
+                       &device});
+    EXPECT_TRUE(test::same_bits(by_pointer.w, by_value.w));
+    EXPECT_TRUE(test::same_bits(by_pointer.m, by_value.m));
+    EXPECT_TRUE(test::same_bits(by_pointer.v, by_value.v));
+    ops::sgd<T>({}, {by_value.w.data(), by_value.m.data(), by_value.g.data(), 1003, device, 0.5, 0.1});
+    ops::sgd<T>({}, {by_pointer.w.data(), by_pointer.m.data(), by_pointer.g.data(), 1003, {}, 0.5, 0.1, &device});
+    EXPECT_TRUE(test::same_bits(by_pointer.w, by_value.w));
+    EXPECT_TRUE(test::same_bits(by_pointer.m, by_value.m));
+}
+
+// A skipped step touches nothing, even with a gradient and a clip factor that are not finite.
+TYPED_TEST(OptimizerTest, ASkippedStepLeavesEverythingAlone) {
+    using T = TypeParam;
+    Tensors<T> t(1003);
+    t.g = test::poisoned<T>(1003);
+    const Tensors<T> before = t;
+    ops::StepScalars s = scalars();
+    s.clip = std::numeric_limits<double>::quiet_NaN();
+    s.skip = 1;
+    ops::adamw<T>({}, {t.w.data(), t.m.data(), t.v.data(), t.g.data(), 1003, s, 1, 0.1});
+    ops::adamw<T>({}, {t.w.data(), t.m.data(), t.v.data(), t.g.data(), 1003, scalars(), 1, 0.1, &s});
+    ops::sgd<T>({}, {t.w.data(), t.m.data(), t.g.data(), 1003, s, 1, 0.1});
+    ops::sgd<T>({}, {t.w.data(), t.m.data(), t.g.data(), 1003, scalars(), 1, 0.1, &s});
+    EXPECT_TRUE(test::same_bits(t.w, before.w));
+    EXPECT_TRUE(test::same_bits(t.m, before.m));
+    EXPECT_TRUE(test::same_bits(t.v, before.v));
+}
+
 TEST(Optimizer, CudaIsRefusedByName) {
     EXPECT_THROW(ops::adamw<float>({Backend::cuda, nullptr}, {}), Error);
     EXPECT_THROW(ops::sgd<float>({Backend::cuda, nullptr}, {}), Error);

@@ -38,9 +38,7 @@ TEST(Rng, CounterAndKeyLayout) {
 
 TEST(Rng, UniformStaysBelowOne) {
     EXPECT_EQ(uniform(0), 0.0);
-    EXPECT_EQ(uniform24(0), 0.0F);
     EXPECT_EQ(uniform(~0U), 1.0 - 0x1p-32);
-    EXPECT_EQ(uniform24(~0U), 1.0F - 0x1p-24F);
 }
 
 TEST(Rng, DropoutThresholdEqualsTheCompareInDouble) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <gtest/gtest.h>
 #include <limits>
 #include <omp.h>
@@ -42,6 +43,30 @@ void expect_near(const std::vector<T>& got, const std::vector<double>& want, dou
         ASSERT_TRUE(std::abs(static_cast<double>(got[i]) - want[i]) <= bound)
             << "element " << i << ": got " << got[i] << ", want " << want[i] << ", bound " << bound;
     }
+}
+
+// Positions [first, last) of every sample of x[B, length, C], packed: the rows of a sequence-parallel rank.
+template <class T>
+std::vector<T> positions_of(const std::vector<T>& x, i64 length, i64 C, i64 first, i64 last) {
+    std::vector<T> out;
+    for (i64 start = 0; start < static_cast<i64>(x.size()); start += length * C) {
+        out.insert(out.end(), x.begin() + start + first * C, x.begin() + start + last * C);
+    }
+    return out;
+}
+
+// Whether all elements are the same bits.
+template <class T>
+::testing::AssertionResult same_bits(const std::vector<T>& got, const std::vector<T>& want) {
+    if (got.size() != want.size()) {
+        return ::testing::AssertionFailure() << got.size() << " elements, want " << want.size();
+    }
+    for (std::size_t i = 0; i < got.size(); ++i) {
+        if (std::memcmp(&got[i], &want[i], sizeof(T)) != 0) {
+            return ::testing::AssertionFailure() << "element " << i << ": got " << got[i] << ", want " << want[i];
+        }
+    }
+    return ::testing::AssertionSuccess();
 }
 
 // Unit roundoff of T.

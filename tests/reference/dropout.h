@@ -13,9 +13,12 @@ inline double dropout_factor(const ops::DropoutSpec& spec, i64 element) {
     return uniform(word) >= spec.p ? 1 / (1 - spec.p) : 0;
 }
 
-// Global element of (row, column c): (sample[row / T] * T + row mod T) * C + c.
-inline i64 element_of(const i64* sample, i64 row, i64 T_, i64 C, i64 c) {
-    return sample == nullptr ? 0 : (sample[row / T_] * T_ + row % T_) * C + c;
+// Global element of (row, column c) of an Embedding or a Residual: (sample[row / T] * T_total + position0 + row mod T)
+// * C + c, T_total 0 = T.
+template <class Rows>
+i64 element_of(const Rows& s, i64 row, i64 c) {
+    const i64 length = s.T_total == 0 ? s.T : s.T_total;
+    return s.sample == nullptr ? 0 : (s.sample[row / s.T] * length + s.position0 + row % s.T) * s.C + c;
 }
 
 }  // namespace ogrom::reference

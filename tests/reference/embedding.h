@@ -13,6 +13,8 @@ struct Embedding {
     const std::int32_t* positions;
     const i64* sample;
     ops::DropoutSpec dropout;
+    i64 position0 = 0;
+    i64 T_total = 0;
 };
 
 // position_table may be empty.
@@ -25,7 +27,19 @@ inline std::vector<double> embedding_forward(const Embedding& e, const std::vect
             if (!position_table.empty()) {
                 sum += position_table[e.positions[r] * e.C + c];
             }
-            y[r * e.C + c] = sum * dropout_factor(e.dropout, element_of(e.sample, r, e.T, e.C, c));
+            y[r * e.C + c] = sum * dropout_factor(e.dropout, element_of(e, r, c));
+        }
+    }
+    return y;
+}
+
+// dropout(y + position_table[positions])
+inline std::vector<double> position_forward(const Embedding& e, std::vector<double> y,
+                                            const std::vector<double>& position_table) {
+    for (i64 r = 0; r < e.B * e.T; ++r) {
+        for (i64 c = 0; c < e.C; ++c) {
+            y[r * e.C + c] = (y[r * e.C + c] + position_table[e.positions[r] * e.C + c]) *
+                             dropout_factor(e.dropout, element_of(e, r, c));
         }
     }
     return y;
@@ -36,8 +50,7 @@ inline void embedding_backward(const Embedding& e, const std::int32_t* index, co
                                std::vector<double>& table) {
     for (i64 r = 0; r < e.B * e.T; ++r) {
         for (i64 c = 0; c < e.C; ++c) {
-            table[index[r] * e.C + c] +=
-                d_y[r * e.C + c] * dropout_factor(e.dropout, element_of(e.sample, r, e.T, e.C, c));
+            table[index[r] * e.C + c] += d_y[r * e.C + c] * dropout_factor(e.dropout, element_of(e, r, c));
         }
     }
 }
