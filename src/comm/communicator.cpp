@@ -20,7 +20,31 @@ std::vector<T> gather_values(Communicator& comm, T value, std::string_view label
     return all;
 }
 
+[[noreturn]] void lacks(const Communicator& comm, const char* call, std::string_view label) {
+    fail(ExitCode::peer, fmt::format("collective '{}': communicator {} carries no {}", label, comm.name(), call));
+}
+
 }  // namespace
+
+Pending Communicator::reduce(void*, i64, Dtype, int, ReduceOrder, void*, std::string_view label) {
+    lacks(*this, "reduce", label);
+}
+Pending Communicator::all_gather_batched(void*, const void*, i64, i64, Dtype, std::string_view label) {
+    lacks(*this, "all_gather_batched", label);
+}
+Pending Communicator::reduce_scatter_batched(void*, const void*, i64, i64, Dtype, ReduceOrder, void*,
+                                             std::string_view label) {
+    lacks(*this, "reduce_scatter_batched", label);
+}
+Pending Communicator::send(const void*, i64, Dtype, int, std::string_view label) {
+    lacks(*this, "send", label);
+}
+Pending Communicator::receive(void*, i64, Dtype, int, std::string_view label) {
+    lacks(*this, "receive", label);
+}
+std::unique_ptr<Communicator> Communicator::split(int, int, const std::string& name, CollectiveCheck) {
+    lacks(*this, "split", name);
+}
 
 void Pending::State::wait() {
     wait_until([this] { return test(); }, nullptr, [] { return 0L; });

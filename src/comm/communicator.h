@@ -19,6 +19,9 @@ enum class ReduceOp { sum, max, min };
 // fixed: each element's owner receives all contributions and adds them in rank order, so the bits do not depend on the
 // cut into calls or on the MPI library; any: whatever is fastest.
 enum class ReduceOrder { any, fixed };
+// compare: the ranks of a communicator agree on what they call before each collective, and both ends of a message on
+// its label (comm/compare). The environment's OGROM_CHECK_COLLECTIVES=1 switches it on everywhere.
+enum class CollectiveCheck { off, compare };
 
 // A collective under way. Movable; destroying an unfinished one waits for it.
 class Pending {
@@ -60,6 +63,29 @@ public:
     virtual Pending all_gather(void* out, const void* in, i64 count_per_rank, Dtype type, std::string_view label) = 0;
     virtual Pending broadcast(void* data, i64 count, Dtype type, int root, std::string_view label) = 0;
     virtual Pending barrier(std::string_view label) = 0;
+
+    // A communicator that lacks one of the following refuses it by name with Error(peer).
+    // data[count] of all ranks summed into the root's data, in place there; elsewhere data is only read. `scratch`
+    // (fixed order, root only): reduce_scratch(count, size) elements.
+    virtual Pending reduce(void* data, i64 count, Dtype type, int root, ReduceOrder order, void* scratch,
+                           std::string_view label);
+    // `batches` equal pieces in one call: out[(b * size + r) * count + i] = in[b * count + i] of rank r; `in` lies
+    // apart from `out`. Sequence parallel: [B, T/tp, C] -> [B, T, C] with count = T/tp C, batches = B.
+    virtual Pending all_gather_batched(void* out, const void* in, i64 count, i64 batches, Dtype type,
+                                       std::string_view label);
+    // The reverse: out[b * count + i] = sum over ranks of in[(b * size + rank()) * count + i]. `scratch` (fixed order):
+    // reduce_scratch(count * batches, size) elements.
+    virtual Pending reduce_scatter_batched(void* out, const void* in, i64 count, i64 batches, Dtype type,
+                                           ReduceOrder order, void* scratch, std::string_view label);
+    // Messages from one rank to another arrive in order of issue: the k-th send meets the k-th receive, whatever order
+    // they are waited for. Type and count are the same at both ends, or the receiver throws Error(peer) that names both
+    // (labels: under CollectiveCheck::compare). Complete: data may be overwritten (send) or read (receive). A send may
+    // complete only once its receive was issued.
+    virtual Pending send(const void* data, i64 count, Dtype type, int to, std::string_view label);
+    virtual Pending receive(void* data, i64 count, Dtype type, int from, std::string_view label);
+    // A communicator over the ranks of `colour`, ordered by `key`; null for a rank with colour < 0. All ranks of this
+    // one call it, in one order, with nothing under way on it. One of a single rank makes no MPI call.
+    virtual std::unique_ptr<Communicator> split(int colour, int key, const std::string& name, CollectiveCheck check);
     // Lets collectives under way move; called between layers of the backward pass. No-op where hardware does it.
     virtual void progress() = 0;
     // Bytes this rank has sent since the start, counted by the same formula whatever the MPI library does inside
@@ -69,17 +95,26 @@ public:
     //   all_gather     (p - 1) count_per_rank e
     //   broadcast      (p - 1) count e on the root, 0 elsewhere
     //   barrier        0
+    //   reduce         0 on the root, count e elsewhere
+    //   all_gather_batched, reduce_scatter_batched   (p - 1) count batches e
+    //   send           count e
+    //   receive        0
     [[nodiscard]] virtual i64 bytes_sent() const = 0;
     // The same, split by label. Empty where nothing is sent.
     [[nodiscard]] virtual std::map<std::string, i64, std::less<>> bytes_by_label() const { return {}; }
 };
 
-// A communicator of one rank that needs no MPI: what commands use that run alone.
-std::unique_ptr<Communicator> make_single_communicator();
+// A communicator of one rank that needs no MPI: what commands use that run alone, and every mesh axis of extent 1.
+std::unique_ptr<Communicator> make_single_communicator(const std::string& name = "single");
 
 // Elements of scratch that the fixed order needs for one call of `count` elements.
 constexpr i64 fixed_order_scratch(i64 count, int size) {
     return size <= 1 ? 0 : ceil_div(count, size) * size;
+}
+// Elements of scratch where `count` elements of each other rank meet on one: reduce (on the root) and
+// reduce_scatter_batched (count * batches).
+constexpr i64 reduce_scratch(i64 count, int size) {
+    return size <= 1 ? 0 : (size - 1) * count;
 }
 
 // Small control values, blocking through comm/wait. Sums are added in rank order.

@@ -1,5 +1,5 @@
-// Collectives on host memory over MPI. `any` order uses MPI's non-blocking collectives, `fixed` order our own exchange
-// (comm/operation). Calls above chunk_bytes are cut, the same number of calls on every rank.
+// Collectives and messages on host memory over MPI. `any` order uses what is fastest, `fixed` order always our own
+// exchange (comm/operation). Calls above chunk_bytes are cut, the same number of calls on every rank.
 #pragma once
 #include <memory>
 #include <string>
@@ -10,10 +10,11 @@
 
 namespace ogrom {
 
-enum class CollectiveCheck { off, compare };  // compare: ranks agree on sequence, label and bytes before each call
+class CommEngine;
 
 struct MpiCommunicatorOptions {
     std::shared_ptr<Control> control;
+    std::shared_ptr<CommEngine> engine;  // shared by all communicators of a session; null = one of its own
     i64 chunk_bytes = i64{1} << 30;
     CollectiveCheck check = CollectiveCheck::off;
 };

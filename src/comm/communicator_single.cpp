@@ -1,5 +1,5 @@
 // A communicator of one rank: every collective is complete on return and nothing is sent.
-#include <cstring>
+#include <string>
 #include <utility>
 
 #include "src/comm/communicator.h"
@@ -10,9 +10,10 @@ namespace {
 
 class SingleCommunicator final : public Communicator {
 public:
+    explicit SingleCommunicator(std::string name) : name_(std::move(name)) {}
     [[nodiscard]] int rank() const override { return 0; }
     [[nodiscard]] int size() const override { return 1; }
-    [[nodiscard]] std::string_view name() const override { return "single"; }
+    [[nodiscard]] std::string_view name() const override { return name_; }
 
     Pending all_reduce(void*, i64 count, Dtype type, ReduceOp, ReduceOrder, void*, std::string_view label) override {
         check_transfer(count, type, label);
@@ -31,6 +32,32 @@ public:
         return {};
     }
     Pending barrier(std::string_view) override { return {}; }
+    Pending reduce(void*, i64 count, Dtype type, int root, ReduceOrder, void*, std::string_view label) override {
+        check_transfer(count, type, label);
+        check_root(root, 1, label);
+        return {};
+    }
+    Pending all_gather_batched(void* out, const void* in, i64 count, i64 batches, Dtype type,
+                               std::string_view label) override {
+        check_batches(batches, label);
+        return copy(out, in, count * batches, type, label);
+    }
+    Pending reduce_scatter_batched(void* out, const void* in, i64 count, i64 batches, Dtype type, ReduceOrder, void*,
+                                   std::string_view label) override {
+        check_batches(batches, label);
+        return copy(out, in, count * batches, type, label);
+    }
+    Pending send(const void*, i64, Dtype, int to, std::string_view label) override {
+        check_peer(to, 0, 1, label);
+        return {};
+    }
+    Pending receive(void*, i64, Dtype, int from, std::string_view label) override {
+        check_peer(from, 0, 1, label);
+        return {};
+    }
+    std::unique_ptr<Communicator> split(int colour, int, const std::string& name, CollectiveCheck) override {
+        return colour < 0 ? nullptr : make_single_communicator(name);
+    }
     void progress() override {}
     [[nodiscard]] i64 bytes_sent() const override { return 0; }
 
@@ -40,12 +67,13 @@ private:
         copy_own(out, in, count * size_of(type));
         return {};
     }
+    std::string name_;
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_single_communicator() {
-    return std::make_unique<SingleCommunicator>();
+std::unique_ptr<Communicator> make_single_communicator(const std::string& name) {
+    return std::make_unique<SingleCommunicator>(name);
 }
 
 }  // namespace ogrom

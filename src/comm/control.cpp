@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
+#include <utility>
 
 namespace ogrom {
 
@@ -76,12 +77,13 @@ std::string describe_work(const RankSlot& slot) {
         describe_collective(slot.sequence.load(), slot.label.load(), slot.axis.load(), slot.bytes.load()));
 }
 
-std::string describe_failure(std::string_view rank, FailureKind kind, std::string_view work, std::string_view reason) {
-    return fmt::format("{} {} in {}: {}", rank, verb_of(kind), work, reason);
+std::string describe_failure(std::string_view rank, ExitCode code, FailureKind kind, std::string_view work,
+                             std::string_view reason) {
+    return fmt::format("{}, exit {}: {} in {}: {}", rank, static_cast<int>(code), verb_of(kind), work, reason);
 }
 
-std::string describe_failure(const RankSlot& slot, FailureKind kind, std::string_view reason) {
-    return describe_failure(describe_rank(slot), kind, describe_work(slot), reason);
+std::string describe_failure(const RankSlot& slot, ExitCode code, FailureKind kind, std::string_view reason) {
+    return describe_failure(describe_rank(slot), code, kind, describe_work(slot), reason);
 }
 
 i64 Control::segment_bytes(int ranks) {
@@ -151,6 +153,39 @@ bool Control::claim(const Failure& failure) {
 
 Failure Control::failure() const {
     return {segment_->culprit.load(), static_cast<ExitCode>(segment_->code.load()), segment_->text.load()};
+}
+
+namespace {
+constexpr std::chrono::seconds hook_patience(2);  // a file system that hangs must not keep the job alive
+}
+
+bool Control::claim_and_print(const Failure& failure, int node) {
+    const std::unique_lock<std::timed_mutex> lock(telling_, hook_patience);
+    const bool ours = claim(failure);
+    if (ours && place_.node == node) {
+        print_message(failure.line);
+        printed_ = true;
+    }
+    return ours;
+}
+
+void Control::set_failure_hook(FailureHook hook) {
+    const std::unique_lock<std::timed_mutex> lock(telling_, hook_patience);
+    hook_ = std::move(hook);
+}
+
+void Control::finish_failure() {
+    const std::unique_lock<std::timed_mutex> lock(telling_, hook_patience);
+    if (!lock.owns_lock() || !printed_ || !hook_) {
+        return;
+    }
+    const FailureHook hook = std::exchange(hook_, nullptr);
+    const Failure known = this->failure();
+    try {
+        hook(known.code, known.line);
+    } catch (const std::exception& error) {
+        print_message(fmt::format("note: the failure could not be recorded: {}", error.what()));
+    }
 }
 
 u64 process_start(int pid) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -65,9 +66,10 @@ struct Failure {
     std::string line;  // the one message, without the end of line
 };
 
-// "rank 2 (host h, pid p) died in phase train, step 12, last collective #345 'x' (dp, 1.2 MB): reason"
-std::string describe_failure(const RankSlot& slot, FailureKind kind, std::string_view reason);
-std::string describe_failure(std::string_view rank, FailureKind kind, std::string_view work, std::string_view reason);
+// "rank 2 (host h, pid p), exit 6: died in phase train, step 12, last collective #345 'x' (dp, 1.2 MB): reason"
+std::string describe_failure(const RankSlot& slot, ExitCode code, FailureKind kind, std::string_view reason);
+std::string describe_failure(std::string_view rank, ExitCode code, FailureKind kind, std::string_view work,
+                             std::string_view reason);
 std::string describe_rank(const RankSlot& slot);  // "rank 2 (host h, pid p)"
 std::string describe_work(const RankSlot& slot);  // "phase train, step 12, last collective #345 'x' (dp, 1.2 MB)"
 
@@ -99,8 +101,18 @@ public:
     bool claim(const Failure& failure);
     [[nodiscard]] bool failed() const { return segment_->complete.load(std::memory_order_acquire) != 0; }
     [[nodiscard]] Failure failure() const;  // valid once failed()
+    // Claims; when the failure became ours and this process is on `node`, prints it. True as claim().
+    bool claim_and_print(const Failure& failure, int node);
+    // Called once by the process that printed the failure: by whichever of its threads first calls finish_failure(),
+    // which every one of them does before it ends the process. The others wait for it, two seconds at most.
+    void set_failure_hook(FailureHook hook);
+    void finish_failure();
 
 private:
+    std::timed_mutex
+        telling_;  // guards the two below, and holds the exit back while a message or the hook is under way
+    bool printed_ = false;
+    FailureHook hook_;
     Place place_;
     NodeSegment* segment_;
     RankSlot* slots_;

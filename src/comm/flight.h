@@ -12,7 +12,7 @@ namespace ogrom {
 enum class FlightState { issued, done };
 
 struct FlightEntry {
-    i64 sequence = 0;  // number of the collective on its communicator, from 1
+    i64 sequence = 0;  // from 1: of the collective on its communicator, of a message on its pair and direction
     std::string label;
     std::string axis;  // name of the communicator
     i64 bytes = 0;     // payload of this rank

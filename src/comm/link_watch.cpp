@@ -85,16 +85,15 @@ void LinkWatch::handle(Peer& peer, const LinkMessage& message, double now) {
 
 void LinkWatch::lost(Peer& peer, FailureKind kind, const std::string& reason) {
     peer.left = true;
-    const Failure failure{peer.leader_rank, ExitCode::peer, describe_failure(peer.leader, kind, peer.work, reason)};
+    const Failure failure{peer.leader_rank, ExitCode::peer,
+                          describe_failure(peer.leader, ExitCode::peer, kind, peer.work, reason)};
     if (peer.node != 0) {
         claim(failure);
         return;
     }
     // Node 0 is cut off: its other ranks print when only the leader died; else the first node after it does.
     const bool others_print = kind == FailureKind::died && hub_ranks_ > 1;
-    if (control_.claim(failure) && control_.place().node == 1 && !others_print) {
-        print_message(failure.line);
-    }
+    control_.claim_and_print(failure, others_print ? 0 : 1);
 }
 
 void LinkWatch::pass_on() {
@@ -149,9 +148,7 @@ void LinkWatch::say_goodbye() {
 }
 
 void LinkWatch::claim(const Failure& failure) {
-    if (control_.claim(failure) && control_.place().node == 0) {
-        print_message(failure.line);
-    }
+    control_.claim_and_print(failure, 0);
 }
 
 LinkMessage LinkWatch::message(LinkKind kind) const {

@@ -1,8 +1,9 @@
-// Comes in: the session (ranks of the job), [parallel] of the run file.
-// Goes out: this rank's place on the axes pp, dp, cp, ep, tp and the communicator over dp.
+// Comes in: the ranks of the job or a part of them, [parallel] of the run file.
+// Goes out: this rank's place on the axes pp, dp, cp, ep, tp and its communicators.
 // Next: train/trainer.cpp
 #include "src/comm/mesh.h"
 
+#include <cstdlib>
 #include <fmt/format.h>
 
 #include "kernels/common/error.h"
@@ -32,7 +33,9 @@ int rank_of(const MeshPlace& place, const MeshShape& shape) {
     return (((place.pp * shape.dp + place.dp) * shape.cp + place.cp) * shape.ep + place.ep) * shape.tp + place.tp;
 }
 
-Mesh make_mesh(Session& session, const ParallelConfig& parallel) {
+namespace {
+
+MeshShape fitting_shape(const ParallelConfig& parallel, int size) {
     struct Axis {
         const char* name;
         i64 extent;
@@ -45,26 +48,122 @@ Mesh make_mesh(Session& session, const ParallelConfig& parallel) {
     i64 ranks = 1;
     std::string equation;
     for (const Axis& axis : axes) {
-        if (axis.extent < 1 || axis.extent > session.size() || ranks > session.size()) {
-            fail(ExitCode::usage,
-                 fmt::format("parallel.{} = {} does not fit {} ranks", axis.name, axis.extent, session.size()));
+        if (axis.extent < 1 || axis.extent > size || ranks > size) {
+            fail(ExitCode::usage, fmt::format("parallel.{} = {} does not fit {} ranks", axis.name, axis.extent, size));
         }
         ranks *= axis.extent;
         equation += fmt::format("{}{} {}", equation.empty() ? "" : " x ", axis.name, axis.extent);
     }
-    if (ranks != session.size()) {
+    if (ranks != size) {
         fail(ExitCode::usage, fmt::format("the mesh {} = {} ranks, but {} were started; start {} or change [parallel]",
-                                          equation, ranks, session.size(), ranks));
+                                          equation, ranks, size, ranks));
     }
+    return {static_cast<int>(parallel.pipeline), static_cast<int>(parallel.data), static_cast<int>(parallel.context),
+            static_cast<int>(parallel.expert), static_cast<int>(parallel.tensor)};
+}
+
+int fitting_zero_group(const ParallelConfig& parallel) {
+    const i64 group = parallel.zero_group == 0 ? parallel.data : parallel.zero_group;
+    if (group >= 1 && parallel.data % group == 0) {
+        return static_cast<int>(group);
+    }
+    i64 nearest = 1;
+    for (i64 divisor = 1; divisor <= parallel.data; ++divisor) {
+        if (parallel.data % divisor == 0 && std::abs(divisor - group) < std::abs(nearest - group)) {
+            nearest = divisor;
+        }
+    }
+    fail(ExitCode::usage, fmt::format("parallel.zero_group = {} does not divide parallel.data = {}; nearest: {}", group,
+                                      parallel.data, nearest));
+}
+
+// All ranks of `world` make the same axes in the same order.
+class AxisMaker {
+public:
+    AxisMaker(Communicator& world, const MeshShape& shape, const MeshPlace& place, CollectiveCheck check)
+        : world_(world), shape_(shape), place_(place), check_(check) {}
+    // Ranks with the same `origin`, the place of the axis' first rank, meet in the order of `key`.
+    [[nodiscard]] std::unique_ptr<Communicator> make(const char* name, const MeshPlace& origin, int key,
+                                                     int extent) const {
+        if (extent == 1) {
+            return make_single_communicator(name);
+        }
+        return world_.split(rank_of(origin, shape_), key, name, check_);
+    }
+    [[nodiscard]] std::unique_ptr<Communicator> pipeline(const char* name) const {
+        MeshPlace origin = place_;
+        origin.pp = 0;
+        return make(name, origin, place_.pp, shape_.pp);
+    }
+    [[nodiscard]] std::unique_ptr<Communicator> ends() const {
+        if (shape_.pp == 1) {
+            return nullptr;
+        }
+        MeshPlace origin = place_;
+        origin.pp = 0;
+        const bool end = place_.pp == 0 || place_.pp == shape_.pp - 1;
+        return world_.split(end ? rank_of(origin, shape_) : -1, place_.pp, "tie", check_);
+    }
+
+private:
+    Communicator& world_;
+    MeshShape shape_;
+    MeshPlace place_;
+    CollectiveCheck check_;
+};
+
+}  // namespace
+
+Mesh make_mesh(Communicator& world, const ParallelConfig& parallel, const MeshOptions& options) {
     Mesh mesh;
-    mesh.shape = {static_cast<int>(parallel.pipeline), static_cast<int>(parallel.data),
-                  static_cast<int>(parallel.context), static_cast<int>(parallel.expert),
-                  static_cast<int>(parallel.tensor)};
-    mesh.place = place_of(session.rank(), mesh.shape);
-    MeshPlace origin = mesh.place;
-    origin.dp = 0;  // ranks that differ in dp alone share a communicator, in dp order
-    mesh.dp = session.split(rank_of(origin, mesh.shape), mesh.place.dp, "dp");
+    mesh.world = &world;
+    mesh.shape = fitting_shape(parallel, world.size());
+    mesh.place = place_of(world.rank(), mesh.shape);
+    const int zero_group = fitting_zero_group(parallel), replicas = mesh.shape.dp / zero_group;
+    const MeshPlace& place = mesh.place;
+    const AxisMaker axis(world, mesh.shape, place, options.check);
+    // Neighbours shard, so that the gathers of a step stay on few nodes.
+    const bool strided = fault_active("shards_across_replicas");
+    const int copy = strided ? place.dp % replicas : place.dp / zero_group;
+    const int part = strided ? place.dp / replicas : place.dp % zero_group;
+    MeshPlace tp = place, dp = place, shard = place, replica = place;
+    tp.tp = 0;
+    dp.dp = 0;
+    shard.dp = strided ? copy : copy * zero_group;
+    replica.dp = strided ? part * replicas : part;
+    mesh.tp = axis.make("tp", tp, place.tp, mesh.shape.tp);
+    mesh.dp = axis.make("dp", dp, place.dp, mesh.shape.dp);
+    mesh.shard = axis.make("zero", shard, part, zero_group);
+    mesh.replica = axis.make("replica", replica, copy, replicas);
+    mesh.pp_forward = axis.pipeline("pp forward");
+    mesh.pp_backward = axis.pipeline("pp backward");
+    mesh.tie = axis.ends();
     return mesh;
+}
+
+Mesh make_mesh(Session& session, const ParallelConfig& parallel, const MeshOptions& options) {
+    return make_mesh(session.world(), parallel, options);
+}
+
+std::map<std::string, i64, std::less<>> bytes_by_label(const Mesh& mesh) {
+    std::map<std::string, i64, std::less<>> sum = mesh.world->bytes_by_label();
+    for (const auto* axis :
+         {&mesh.tp, &mesh.dp, &mesh.shard, &mesh.replica, &mesh.pp_forward, &mesh.pp_backward, &mesh.tie}) {
+        if (*axis) {
+            for (const auto& [label, bytes] : (*axis)->bytes_by_label()) {
+                sum[label] += bytes;
+            }
+        }
+    }
+    return sum;
+}
+
+i64 bytes_sent(const Mesh& mesh) {
+    i64 sum = 0;
+    for (const auto& [label, bytes] : bytes_by_label(mesh)) {
+        sum += bytes;
+    }
+    return sum;
 }
 
 }  // namespace ogrom

@@ -1,6 +1,7 @@
 // The mesh of ranks: axes pp, dp, cp, ep, tp, tp fastest. rank = (((pp * DP + dp) * CP + cp) * EP + ep) * TP + tp.
 // Passed explicitly; there is no ambient parallel state.
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
 
@@ -19,11 +20,34 @@ struct MeshPlace {
 MeshPlace place_of(int rank, const MeshShape& shape);
 int rank_of(const MeshPlace& place, const MeshShape& shape);
 
+struct MeshOptions {
+    CollectiveCheck check = CollectiveCheck::off;  // of every axis (comm.check_collectives)
+};
+
+// This rank's communicators. Axes of extent 1 need no MPI. Ranks within each are in the order of its axis.
 struct Mesh {
+    Communicator* world = nullptr;  // what the mesh was made over; outlives it
     MeshShape shape;
     MeshPlace place;
-    std::unique_ptr<Communicator> dp;  // the ranks that hold the same parameters and different data
+    std::unique_ptr<Communicator> tp;     // "tp": parts of the same layers on the same data
+    std::unique_ptr<Communicator> dp;     // "dp": the same parameters, different data
+    std::unique_ptr<Communicator> shard;  // "zero": zero_group neighbours of dp that own parts of one copy
+    std::unique_ptr<Communicator>
+        replica;  // "replica": the ranks of dp that own the same part, one of each shard group
+    // One channel per direction between the stages of one pipeline; rank = stage.
+    std::unique_ptr<Communicator> pp_forward;   // "pp forward"
+    std::unique_ptr<Communicator> pp_backward;  // "pp backward"
+    // "tie": rank 0 = first stage, rank 1 = last; null on the stages between and without a pipeline.
+    std::unique_ptr<Communicator> tie;
 };
-Mesh make_mesh(Session& session, const ParallelConfig& parallel);
+
+// Collective over `world`, whose size is the product of the axes. parallel.zero_group divides data; 0 = all of it.
+// Throws Error(usage) that names what does not fit.
+Mesh make_mesh(Communicator& world, const ParallelConfig& parallel, const MeshOptions& options = {});
+Mesh make_mesh(Session& session, const ParallelConfig& parallel, const MeshOptions& options = {});  // all ranks
+
+// What this rank has sent over all axes and the world since the start, in all and by label.
+i64 bytes_sent(const Mesh& mesh);
+std::map<std::string, i64, std::less<>> bytes_by_label(const Mesh& mesh);
 
 }  // namespace ogrom

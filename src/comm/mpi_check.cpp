@@ -4,6 +4,8 @@
 
 #include "kernels/common/error.h"
 
+#include "src/comm/source_text.h"
+
 namespace ogrom {
 
 void check_mpi(int result, const char* expression, SourcePlace where) {
@@ -16,9 +18,9 @@ void check_mpi(int result, const char* expression, SourcePlace where) {
         length = 0;
     }
     fail(ExitCode::peer,
-         fmt::format("MPI call failed: {} returned {}: {} ({}:{})", expression, result,
+         fmt::format("MPI call failed: {} returned {}: {} ({})", expression, result,
                      length > 0 ? std::string(text, static_cast<std::size_t>(length)) : std::string("no text"),
-                     where.file_name(), where.line()),
+                     source_text(where)),
          where);
 }
 

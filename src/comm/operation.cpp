@@ -41,6 +41,14 @@ MPI_Op mpi_op(ReduceOp op) {
     return MPI_OP_NULL;
 }
 
+MPI_Datatype make_rows(const Piece& piece, i64 stride, Dtype type) {
+    MPI_Datatype rows = MPI_DATATYPE_NULL;
+    OGROM_MPI(MPI_Type_create_hvector(static_cast<int>(piece.batches), static_cast<int>(piece.count),
+                                      static_cast<MPI_Aint>(stride * size_of(type)), mpi_type(type), &rows));
+    OGROM_MPI(MPI_Type_commit(&rows));
+    return rows;
+}
+
 MPI_Request* RequestList::add() {
     idle_ = false;
     return &requests_.emplace_back(MPI_REQUEST_NULL);
@@ -123,10 +131,7 @@ private:
         }
         return slot(rank);
     }
-    [[nodiscard]] char* slot(int rank) const {
-        const i64 index = rank < fixed_.rank ? rank : rank - 1;
-        return static_cast<char*>(fixed_.scratch) + index * own_.count() * bytes_;
-    }
+    [[nodiscard]] char* slot(int rank) const { return fixed_.slot(rank, own_.count()); }
 
     template <class Call>
     void in_chunks(i64 elements, Call call) {

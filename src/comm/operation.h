@@ -1,6 +1,8 @@
-// A collective under way over MPI: a list of requests, or several phases of them. Advanced by tests only, never by a
-// blocking MPI call; every outstanding operation of a communicator is advanced by progress().
+// A collective or message under way over MPI: a list of requests, or several phases of them. Advanced by tests only,
+// never by a blocking MPI call; every outstanding operation of a communicator is advanced by progress().
 #pragma once
+#include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "src/comm/mpi_check.h"
@@ -10,6 +12,26 @@ namespace ogrom {
 
 MPI_Datatype mpi_type(Dtype type);
 MPI_Op mpi_op(ReduceOp op);
+
+// A part of `batches` rows of `count` elements that goes into one MPI call: either whole rows or a part of one row, so
+// that it is contiguous where the rows follow each other.
+struct Piece {
+    i64 batch = 0, batches = 1;  // rows [batch, batch + batches)
+    i64 first = 0, count = 0;    // elements [first, first + count) of each
+};
+template <class Call>
+void in_pieces(i64 count, i64 batches, i64 limit, Call call) {
+    limit = std::max<i64>(1, limit);
+    const i64 rows = count > 0 ? std::max<i64>(1, limit / count) : 1;
+    for (i64 batch = 0; batch < batches && count > 0; batch += rows) {
+        for (i64 first = 0; first < count; first += limit) {
+            call(Piece{batch, std::min(rows, batches - batch), first, std::min(limit, count - first)});
+        }
+    }
+}
+
+// `piece.batches` rows of `piece.count` elements, `stride` elements apart; committed.
+MPI_Datatype make_rows(const Piece& piece, i64 stride, Dtype type);
 
 // Requests of one phase.
 class RequestList {
@@ -54,12 +76,21 @@ struct FixedReduce {
     i64 chunk_bytes = 0;
     Dtype type = Dtype::fp32;
     ReduceOp op = ReduceOp::sum;
-    void* scratch = nullptr;  // (size - 1) * part elements
+    void* scratch = nullptr;                                     // (size - 1) * part elements
+    [[nodiscard]] char* slot(int of_rank, i64 elements) const {  // where of_rank's `elements` wait for their sum
+        return static_cast<char*>(scratch) + (of_rank < rank ? of_rank : of_rank - 1) * elements * size_of(type);
+    }
 };
 
 // data[count] in place: contributions to their owner, sum in rank order, result to all.
 std::unique_ptr<Operation> fixed_all_reduce(const FixedReduce& fixed, void* data, i64 count);
 // out[count] = sum in rank order of in[size * count] at this rank's part.
 std::unique_ptr<Operation> fixed_reduce_scatter(const FixedReduce& fixed, void* out, const void* in, i64 count);
+// Without scratch the two below hold at most 8 MiB of contributions at a time, in room of their own.
+// data[count] of all ranks to `root`, sum in rank order into its data.
+std::unique_ptr<Operation> direct_reduce(const FixedReduce& fixed, void* data, i64 count, int root);
+// out[batches * count]: rows of all ranks to their owner, sum in rank order there.
+std::unique_ptr<Operation> direct_reduce_scatter_batched(const FixedReduce& fixed, void* out, const void* in, i64 count,
+                                                         i64 batches);
 
 }  // namespace ogrom

@@ -9,12 +9,15 @@
 #include <unistd.h>
 #include <vector>
 
+#include "src/comm/affinity.h"
 #include "src/comm/communicator_mpi.h"
+#include "src/comm/engine.h"
 #include "src/comm/launch.h"
 #include "src/comm/links.h"
 #include "src/comm/mpi_check.h"
 #include "src/comm/node_memory.h"
 #include "src/comm/signals.h"
+#include "src/comm/source_text.h"
 #include "src/comm/watchdog.h"
 
 namespace ogrom {
@@ -59,13 +62,23 @@ std::string_view name_of_level(int level) {
     }
 }
 
-bool more_ranks_than_cores(long ranks) {
-    return ranks > sysconf(_SC_NPROCESSORS_ONLN);
+// Before MPI the launcher's cores stand for those of all its ranks on this node: a rank may be bound to one of them.
+bool launched_oversubscribed(long ranks) {
+    const Launcher launcher = find_launcher();
+    const CpuMask masks[] = {allowed_cpus(0), launcher.pid != 0 ? allowed_cpus(launcher.pid) : CpuMask{}};
+    return ranks > count_cpus(masks);
+}
+
+bool node_oversubscribed(MPI_Comm node, int ranks) {
+    const CpuMask own = allowed_cpus(0);
+    std::vector<CpuMask> masks(static_cast<std::size_t>(ranks));
+    OGROM_MPI(MPI_Allgather(own.data(), sizeof(CpuMask), MPI_BYTE, masks.data(), sizeof(CpuMask), MPI_BYTE, node));
+    return ranks > count_cpus(masks);
 }
 
 void start_mpi() {
     const LaunchFacts facts = read_launch([](const char* name) { return std::getenv(name); }, geteuid() == 0);
-    if (more_ranks_than_cores(facts.local_tasks.value_or(1))) {
+    if (launched_oversubscribed(facts.local_tasks.value_or(1))) {
         setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);  // the user's own setting stays
     }
     int finalized = 0;
@@ -157,6 +170,7 @@ struct Session::Impl {
         MPI_Comm copy = MPI_COMM_NULL;
         OGROM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
         communicators.chunk_bytes = options.chunk_bytes;
+        communicators.engine = std::make_shared<CommEngine>(communicators.control);
         const char* check = std::getenv("OGROM_CHECK_COLLECTIVES");
         communicators.check =
             check != nullptr && std::string_view(check) == "1" ? CollectiveCheck::compare : CollectiveCheck::off;
@@ -169,7 +183,7 @@ struct Session::Impl {
         MPI_Comm node = split_node(place.world_rank);
         OGROM_MPI(MPI_Comm_rank(node, &place.node_rank));
         OGROM_MPI(MPI_Comm_size(node, &place.node_size));
-        place.oversubscribed = more_ranks_than_cores(place.node_size);
+        place.oversubscribed = node_oversubscribed(node, place.node_size);
         // Nodes are numbered by their lowest world rank, which is their leader: node 0 holds rank 0.
         int leader = place.world_rank;
         OGROM_MPI(MPI_Bcast(&leader, 1, MPI_INT, 0, node));
@@ -191,7 +205,8 @@ struct Session::Impl {
         try {
             watchdog->attach(communicators.control, connect_nodes());
         } catch (const Error& error) {  // no link to tell the other nodes: MPI must
-            print_message(describe_failure(communicators.control->own(), FailureKind::failed, error.what()));
+            print_message(
+                describe_failure(communicators.control->own(), error.code(), FailureKind::failed, error.what()));
             MPI_Abort(MPI_COMM_WORLD, static_cast<int>(error.code()));
         }
     }
@@ -238,23 +253,22 @@ struct Session::Impl {
     [[noreturn]] void leave(ExitCode code, const std::string& message, const std::string& where) {
         std::fflush(nullptr);
         std::string text = where.empty() ? message : fmt::format("{} [{}]", message, where);
+        Control& control = *communicators.control;
         if (options.single) {
-            print_message(message);
+            control.claim_and_print({0, code, fmt::format("exit {}: {}", static_cast<int>(code), message)}, 0);
+            control.finish_failure();
             _exit(static_cast<int>(code));
         }
-        Control& control = *communicators.control;
         watchdog->leaving();
         if (code == ExitCode::peer) {
-            pause_until(0.5, [&] { return control.failed(); });  // an error of MPI is mostly the echo of a dead peer
+            pause_until(0.3, [&] { return control.failed(); });  // an error of MPI is mostly the echo of a dead peer
         }
         if (const std::string open = control.flight.outstanding(); !open.empty()) {
             text += "; collectives under way: " + open;
         }
-        const bool mine =
-            control.claim({place.world_rank, code, describe_failure(control.own(), FailureKind::failed, text)});
-        if (mine && place.node == 0) {
-            print_message(control.failure().line);
-        }
+        const bool mine = control.claim_and_print(
+            {place.world_rank, code, describe_failure(control.own(), code, FailureKind::failed, text)}, 0);
+        control.finish_failure();
         control.own().state.store(RankState::failed);
         if (place.nodes > 1) {
             pause_until(0.3, [] { return false; });  // the watchdogs tell the other nodes
@@ -312,16 +326,19 @@ Communicator& Session::world() {
 }
 
 std::unique_ptr<Communicator> Session::split(int colour, int key, const std::string& name) {
-    if (impl_->options.single) {
-        return make_single_communicator();
-    }
-    MPI_Comm part = MPI_COMM_NULL;
-    OGROM_MPI(MPI_Comm_split(MPI_COMM_WORLD, colour, key, &part));
-    return make_mpi_communicator(part, name, impl_->communicators);
+    return world().split(colour, key, name, CollectiveCheck::off);
 }
 
 void Session::set_phase(Phase phase, i64 step) {
     impl_->communicators.control->set_phase(phase, step);
+}
+
+bool Session::oversubscribed() const {
+    return impl_->place.oversubscribed;
+}
+
+void Session::on_failure(FailureHook hook) {
+    impl_->communicators.control->set_failure_hook(std::move(hook));
 }
 
 bool Session::stop_requested() const {
@@ -333,7 +350,8 @@ void Session::abort(ExitCode code, const std::string& message) {
 }
 
 void Session::abort(const Error& error) {
-    impl_->leave(error.code(), error.what(), fmt::format("{}:{}", error.where().file_name(), error.where().line()));
+    impl_->leave(error.code(), error.what(),
+                 error.code() == ExitCode::usage ? std::string() : source_text(error.where()));
 }
 
 }  // namespace ogrom

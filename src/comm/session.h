@@ -1,5 +1,6 @@
 // Lifetime of MPI and of the control plane. One per process, made first in main, passed explicitly.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -12,6 +13,9 @@ namespace ogrom {
 // What a rank is doing, published for the watchdog and the error message. Cheap: one store to shared memory.
 enum class Phase { start, plan, load, train, evaluate, save, report, stop };
 std::string_view name_of(Phase phase);
+
+// Told the exit code and the one message of a failure, as it was printed.
+using FailureHook = std::function<void(ExitCode, const std::string&)>;
 
 class Session {
 public:
@@ -37,12 +41,19 @@ public:
     // A communicator over the ranks of `colour`, ordered by `key`.
     std::unique_ptr<Communicator> split(int colour, int key, const std::string& name);
 
+    // More ranks on this node than cores that they may use together.
+    [[nodiscard]] bool oversubscribed() const;
+
     void set_phase(Phase phase, i64 step);
     // True when SIGTERM/SIGUSR1 arrived here; the trainer agrees over all ranks at the next micro-batch.
     [[nodiscard]] bool stop_requested() const;
     // Ends the job on every rank with one message; called by main's single catch.
     [[noreturn]] void abort(ExitCode code, const std::string& message);
-    [[noreturn]] void abort(const Error& error);  // adds the place in our source
+    [[noreturn]] void abort(const Error& error);  // adds the place in our source, unless the user's input is at fault
+    // `hook` is called once, in the process that prints the failure of the job (also another rank's), after the message
+    // and before the process ends; perhaps by the watchdog thread while the main thread still runs, or after the stack
+    // was unwound. So it owns what it uses, and does no more than append to a file. An empty one takes it back.
+    void on_failure(FailureHook hook);
 
 private:
     struct Impl;

@@ -1,5 +1,5 @@
-// SIGTERM and SIGUSR1 ask for a stop at the next micro-batch. The handler only sets a flag; threads other than the main
-// one block both. SIGXFSZ is ignored.
+// SIGTERM and SIGUSR1 ask for a stop at the next micro-batch. The handler only sets a flag, so it may run in any thread
+// that does not block them; the watchdog blocks all signals. SIGXFSZ is ignored.
 #pragma once
 
 namespace ogrom {

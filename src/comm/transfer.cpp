@@ -78,6 +78,19 @@ void check_root(int root, int size, std::string_view label) {
     }
 }
 
+void check_batches(i64 batches, std::string_view label) {
+    if (batches < 0) {
+        fail(ExitCode::peer, fmt::format("collective '{}': {} batches; 0 or more", label, batches));
+    }
+}
+
+void check_peer(int peer, int rank, int size, std::string_view label) {
+    if (peer < 0 || peer >= size || peer == rank) {
+        fail(ExitCode::peer, fmt::format("message '{}': rank {} is not another rank of [0, {}); this one is {}", label,
+                                         peer, size, rank));
+    }
+}
+
 void copy_own(void* out, const void* in, i64 bytes) {
     if (out != in && bytes > 0) {
         std::memmove(out, in, static_cast<std::size_t>(bytes));

@@ -12,6 +12,8 @@ namespace ogrom {
 // fp32, fp64, i32, i64 and u64 travel; the others are refused by name. Throws Error(peer), also for count < 0.
 void check_transfer(i64 count, Dtype type, std::string_view label);
 void check_root(int root, int size, std::string_view label);
+void check_batches(i64 batches, std::string_view label);                // >= 0
+void check_peer(int peer, int rank, int size, std::string_view label);  // another rank of the communicator
 
 // Copies a rank's own part unless it is already there.
 void copy_own(void* out, const void* in, i64 bytes);

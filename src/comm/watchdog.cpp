@@ -118,14 +118,14 @@ struct Watchdog::Impl {
         }
         if (!line.empty()) {
             if (prints_start) {
-                print_message(line);
+                print_message(fmt::format("exit {}: {}", static_cast<int>(code), line));
             }
             _exit(static_cast<int>(code));
         }
     }
 
     void report(const RankSlot& slot, FailureKind kind, const std::string& reason) {
-        links->claim({slot.world_rank.load(), ExitCode::peer, describe_failure(slot, kind, reason)});
+        links->claim({slot.world_rank.load(), ExitCode::peer, describe_failure(slot, ExitCode::peer, kind, reason)});
     }
 
     void watch_ranks(double now) {
@@ -164,8 +164,9 @@ struct Watchdog::Impl {
     void watch_launcher() {
         if (launcher.pid != 0 && process_gone(launcher.pid, launcher.started)) {
             links->claim({-1, ExitCode::peer,
-                          fmt::format("the launcher {} (pid {}) on host {} is gone; its ranks end", launcher.name,
-                                      launcher.pid, control->place().host)});
+                          fmt::format("{}, exit {}: the launcher {} (pid {}) is gone; its ranks end",
+                                      describe_rank(control->own()), static_cast<int>(ExitCode::peer), launcher.name,
+                                      launcher.pid)});
         }
     }
 
@@ -230,7 +231,8 @@ struct Watchdog::Impl {
             }
         }
         report(*behind, FailureKind::stalled,
-               fmt::format("no rank has moved for {} s: {}; OGROM_CHECK_COLLECTIVES=1 names the first difference",
+               fmt::format("no rank has moved for {} s: {}; OGROM_CHECK_COLLECTIVES=1 (or comm.check_collectives) "
+                           "names the first difference",
                            timeout_s, others));
     }
 
@@ -240,6 +242,7 @@ struct Watchdog::Impl {
         }
         if (failed_s == 0) {
             failed_s = now;
+            control->finish_failure();
         }
         if (now - failed_s > (leaving.load() ? leaving_s : grace_s)) {
             _exit(static_cast<int>(control->failure().code));

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "src/base/error.h"
+#include "src/base/file.h"
+#include "src/io/checkpoint_folder.h"
+#include "src/io/io_thread.h"
+#include "src/io/manifest.h"
 
 namespace ogrom {
 
@@ -185,6 +188,29 @@ Cursor parse_cursor(const std::string& text, const std::string& file) {
         fail(ExitCode::checkpoint, fmt::format("{}: /header/cursor: {}", file, error.what()));
     }
     return cursor;
+}
+
+void verify_master(const std::string& checkpoint) {
+    const std::string folder = resolve_checkpoint(checkpoint);
+    Manifest manifest = read_manifest(folder);
+    std::erase_if(manifest.files, [](const FileRecord& record) { return record.file != master_name; });
+    verify_manifest(folder, manifest, 0, 1);
+}
+
+CheckpointHeader read_header(const std::string& checkpoint) {
+    return on_io_thread([&] {
+        const std::string path = join_path(resolve_checkpoint(checkpoint), master_name);
+        const h5::File file = h5::open_read(path);
+        return get_header(file.get(), path);
+    });
+}
+
+ModelConfig read_model(const std::string& checkpoint) {
+    return on_io_thread([&] {
+        const std::string path = join_path(resolve_checkpoint(checkpoint), master_name);
+        const h5::File file = h5::open_read(path);
+        return get_model(file.get(), path);
+    });
 }
 
 }  // namespace ogrom

@@ -1,46 +1,48 @@
-// Pure arithmetic of a checkpoint: the flat logical index space (tensors one after another in table order, padding and
-// tied copies left out), its even split over writers, and how a flat range lies in a row-major tensor.
+// Pure arithmetic of a checkpoint: which rectangles of which logical tensors a flat range of a rank's layout is.
 #pragma once
-#include <string>
+#include <span>
 #include <vector>
 
 #include "src/model/parameters.h"
 
 namespace ogrom {
 
-struct LogicalTensor {
-    std::string name;
-    i64 id = 0;
-    std::vector<i64> shape;  // logical
-    i64 first = 0;           // logical flat index of its first element
-    i64 count = 0;
-    i64 local = 0;   // element offset in the rank's flat buffer; its logical elements are the first `count` there
-    i64 stored = 0;  // elements of its storage: count and padding
+// Extents of a logical tensor as rows and columns; one dimension is [n, 1].
+struct TensorExtent {
+    i64 rows = 0, cols = 1;
+    [[nodiscard]] i64 count() const { return rows * cols; }
 };
-std::vector<LogicalTensor> logical_tensors(const ParameterLayout& layout);
-i64 logical_count(const std::vector<LogicalTensor>& tensors);
+TensorExtent extent_of(const Parameter& tensor);
 
-struct FlatRange {
-    i64 first = 0, last = 0;
-    [[nodiscard]] i64 count() const { return last - first; }
+// A rectangle of a logical tensor and where its elements are, row-major without gaps.
+struct TensorPiece {
+    i64 tensor = 0;                            // id: place in the table
+    i64 row = 0, col = 0, rows = 0, cols = 0;  // of the logical tensor
+    i64 source = 0;                            // element offset from the start of the range (or of a part's dataset)
+    [[nodiscard]] i64 count() const { return rows * cols; }
+    bool operator==(const TensorPiece&) const = default;
 };
+
+enum class Copies {
+    once,  // what is saved: tied copies never, tensors that tensor ranks replicate on tensor rank 0 alone
+    all    // what is loaded: everything the range holds; a tied copy is a piece of the tensor that it copies
+};
+
+// The range of this rank's flat buffer, in its order, padding left out. At most three pieces for each tensor that it
+// touches: the rest of a row, whole rows, the beginning of a row (of the columns that this rank holds, where tensor
+// ranks split columns).
+std::vector<TensorPiece> pieces(const ParameterLayout& layout, FlatRange range, Copies copies = Copies::once);
+
+// Id of the tensor under whose name the values of `row` are stored: its own, or that of the tensor it is a copy of.
+i64 stored_tensor(std::span<const Parameter> table, const Parameter& row);
+
 // Range of writer w of n: [total w / n, total (w + 1) / n); ranges differ by at most one element and may be empty.
 FlatRange writer_range(i64 total, int writer, int writers);
 
-// The part of a tensor that falls into a range.
-struct Overlap {
-    i64 tensor = 0;           // index in the list
-    i64 first = 0, last = 0;  // elements of the tensor
-    i64 source = 0;           // element offset from the start of the range
-};
-std::vector<Overlap> overlaps(const std::vector<LogicalTensor>& tensors, FlatRange range);
+// Elements [first, last) of a row-major tensor of `cols` columns as at most three rectangles; `source` from `first`.
+std::vector<TensorPiece> row_blocks(i64 cols, i64 first, i64 last);
 
-// Elements [first, last) of a row-major [rows, cols] tensor as at most three blocks: the rest of a row, whole rows, the
-// beginning of a row.
-struct TensorBlock {
-    i64 row = 0, col = 0, rows = 0, cols = 0;
-    i64 source = 0;  // element offset from `first`
-};
-std::vector<TensorBlock> row_blocks(i64 cols, i64 first, i64 last);
+// What of `range` no range of `taken` covers, ascending.
+std::vector<FlatRange> remainder(FlatRange range, std::vector<FlatRange> taken);
 
 }  // namespace ogrom

@@ -1,13 +1,14 @@
-// A load over the ranks of dp. Comes in: a step folder. Goes out: this rank's flat state, whole on every rank.
+// A load over all ranks, under any layout. Comes in: a step folder. Goes out: this rank's ranges of its flat state.
 #include "src/io/checkpoint_load.h"
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <set>
+#include <xxhash.h>
+
+#include "kernels/common/fault.h"
 
 #include "src/base/file.h"
 #include "src/io/checkpoint_folder.h"
-#include "src/io/checkpoint_header.h"
 #include "src/io/checkpoint_shared.h"
 #include "src/io/io_thread.h"
 
@@ -17,71 +18,6 @@ namespace {
 
 constexpr std::size_t listed_differences = 200;
 constexpr i64 read_piece_bytes = i64{256} << 20;
-const std::set<std::string> state_groups = {"weights", "master", "moment1", "moment2", "buffers"};
-
-bool asked_for(const LoadTarget& target, const std::string& group) {
-    return std::any_of(target.groups.begin(), target.groups.end(),
-                       [&](const LoadGroup& wanted) { return wanted.name == group; });
-}
-
-// Root groups with state: those that nobody asked for are unexpected in a training run, unknown ones always are.
-void match_groups(hid_t file_id, const std::string& file, const LoadTarget& target, Match& match) {
-    for (const h5::Object& object : h5::list(file_id, file)) {
-        const bool known = object.name == "header" || object.name == "extra" || object.name == "model";
-        const bool state = state_groups.contains(object.name);
-        if (known || asked_for(target, object.name) || (state && !target.training)) {
-            continue;
-        }
-        match.unexpected.push_back("/" + object.name);
-    }
-}
-
-std::set<std::string> names_of_group(hid_t file_id, const std::string& group, const std::string& file) {
-    std::set<std::string> present;
-    const h5::Group opened = h5::open_group(file_id, group, file);
-    for (const h5::Object& object : h5::list(opened.get(), file)) {
-        if (object.kind == h5::ObjectKind::external_link || object.kind == h5::ObjectKind::soft_link) {
-            fail(ExitCode::checkpoint,
-                 fmt::format("{}: /{}/{} is a link to elsewhere; refused", file, group, object.name));
-        }
-        present.insert(object.name);
-    }
-    return present;
-}
-
-void match_tensor(hid_t file_id, const std::string& file, const std::string& path, const LogicalTensor& tensor,
-                  const LoadTarget& target, const Manifest& manifest, Match& match, std::vector<i64>& usable,
-                  i64 index) {
-    const h5::Dataset dataset = h5::open_dataset(file_id, path, file);
-    const h5::Type type(h5::check(H5Dget_type(dataset.get()), file, path));
-    const std::optional<Dtype> stored = h5::dtype(type.get());
-    const std::vector<i64> shape = h5::shape(dataset.get(), file, path);
-    if (shape != tensor.shape) {
-        match.mismatched.push_back(fmt::format("{}: shape {} in the checkpoint, {} in the model", path,
-                                               h5::shape_text(shape), h5::shape_text(tensor.shape)));
-    } else if (stored != target.type) {
-        match.mismatched.push_back(fmt::format("{}: type {} in the checkpoint, {} in the run", path,
-                                               stored ? name_of(*stored) : "unknown", name_of(target.type)));
-    } else {
-        check_sources(dataset.get(), file, path, manifest);
-        usable.push_back(index);
-    }
-}
-
-template <class T>
-LoadTarget load_target(const StateView<T>& state, const ParameterLayout& layout) {
-    LoadTarget target{dtype_of<T>(), {}, !state.moment1.empty() || !state.moment2.empty()};
-    const auto add = [&](const char* name, std::span<T> values) {
-        if (!values.empty()) {
-            OGROM_ASSERT(static_cast<i64>(values.size()) == layout.size());
-            target.groups.push_back({name, reinterpret_cast<std::byte*>(values.data())});
-        }
-    };
-    add("weights", state.weights);
-    add("moment1", state.moment1);
-    add("moment2", state.moment2);
-    return target;
-}
 
 // A part holds plain datasets of its own bytes: a source that reads on from elsewhere would leave the folder.
 void check_parts(const std::string& folder, const Manifest& manifest, int share, int shares) {
@@ -101,129 +37,32 @@ void check_parts(const std::string& folder, const Manifest& manifest, int share,
     }
 }
 
-// Fills the target; returns the lines of what was left out (empty when exact).
-std::vector<std::string> load_tensors(const std::string& folder, const Manifest& manifest,
-                                      const std::vector<LogicalTensor>& tensors, const LoadTarget& target,
-                                      bool strict) {
-    const std::string path = join_path(folder, master_name);
-    const h5::File file = h5::open_read(path);
-    const Match match = match_tensors(file.get(), path, tensors, target, manifest);
+void refuse(const Match& match, const std::string& path) {
     const std::vector<std::string> lines = match.lines();
-    if (strict && !match.exact()) {
-        std::string message = fmt::format("{}: {} tensors do not match this run:", path, lines.size());
-        for (std::size_t i = 0; i < lines.size() && i < listed_differences; ++i) {
-            message += "\n  " + lines[i];
-        }
-        if (lines.size() > listed_differences) {
-            message += fmt::format("\n  ... and {} more", lines.size() - listed_differences);
-        }
-        fail(ExitCode::checkpoint, message + "\n  checkpoint.strict = false loads what matches and lists the rest");
+    std::string message = fmt::format("{}: {} tensors do not match this run:", path, lines.size());
+    for (std::size_t i = 0; i < lines.size() && i < listed_differences; ++i) {
+        message += "\n  " + lines[i];
     }
-    for (std::size_t group = 0; group < target.groups.size(); ++group) {
-        for (const i64 index : match.usable[group]) {
-            const LogicalTensor& tensor = tensors[static_cast<std::size_t>(index)];
-            const std::string item = "/" + target.groups[group].name + "/" + tensor.name;
-            const h5::Dataset dataset = h5::open_dataset(file.get(), item, path);
-            const i64 width = size_of(target.type);
-            std::byte* to = target.groups[group].data + tensor.local * width;
-            read_dataset(dataset.get(), path, item, target.type, to);
-            std::fill(to + tensor.count * width, to + tensor.stored * width, std::byte{0});  // padding is zero
-        }
+    if (lines.size() > listed_differences) {
+        message += fmt::format("\n  ... and {} more", lines.size() - listed_differences);
     }
-    return lines;
+    fail(ExitCode::checkpoint, message + "\n  checkpoint.strict = false loads what matches and lists the rest");
 }
 
-}  // namespace
-
-std::vector<std::string> Match::lines() const {
-    std::vector<std::string> all;
-    for (const std::string& path : missing) {
-        all.push_back("missing: " + path);
-    }
-    for (const std::string& path : unexpected) {
-        all.push_back("unexpected: " + path);
-    }
-    for (const std::string& text : mismatched) {
-        all.push_back("does not fit: " + text);
-    }
-    return all;
-}
-
-Match match_tensors(hid_t file_id, const std::string& file, const std::vector<LogicalTensor>& tensors,
-                    const LoadTarget& target, const Manifest& manifest) {
-    Match match;
-    match.usable.resize(target.groups.size());
-    match_groups(file_id, file, target, match);
-    for (std::size_t g = 0; g < target.groups.size(); ++g) {
-        const std::string& group = target.groups[g].name;
-        if (!h5::has_link(file_id, group)) {
-            match.missing.push_back(fmt::format("/{} (all {} tensors)", group, tensors.size()));
-            continue;
-        }
-        std::set<std::string> present = names_of_group(file_id, group, file);
-        for (std::size_t i = 0; i < tensors.size(); ++i) {
-            const std::string path = "/" + group + "/" + tensors[i].name;
-            if (present.erase(tensors[i].name) == 0) {
-                match.missing.push_back(path);
-            } else {
-                match_tensor(file_id, file, path, tensors[i], target, manifest, match, match.usable[g],
-                             static_cast<i64>(i));
-            }
-        }
-        for (const std::string& name : present) {
-            match.unexpected.push_back(fmt::format("/{}/{}", group, name));
-        }
-    }
-    return match;
-}
-
-void check_sources(hid_t dataset, const std::string& file, const std::string& item, const Manifest& manifest) {
-    const h5::Properties creation(h5::check(H5Dget_create_plist(dataset), file, item));
-    if (H5Pget_layout(creation.get()) != H5D_VIRTUAL) {
-        require(H5Pget_external_count(creation.get()) == 0, ExitCode::checkpoint,
-                fmt::format("{}: {} reads external raw files; refused", file, item));
-        return;
-    }
-    std::size_t count = 0;
-    h5::check_status(H5Pget_virtual_count(creation.get(), &count), file, item);
-    hssize_t covered = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-        char name[64] = {};
-        const ssize_t length = H5Pget_virtual_filename(creation.get(), i, name, sizeof name);
-        const bool listed = length > 0 && length < static_cast<ssize_t>(sizeof name) &&
-                            std::any_of(manifest.files.begin(), manifest.files.end(),
-                                        [&](const FileRecord& record) { return record.file == name; });
-        if (!listed) {
-            fail(ExitCode::checkpoint, fmt::format("{}: {} reads from '{}', which is not a file of this checkpoint "
-                                                   "(absolute names and '..' are refused)",
-                                                   file, item, name));
-        }
-        const h5::Space space(h5::check(H5Pget_virtual_vspace(creation.get(), i), file, item));
-        covered += H5Sget_select_npoints(space.get());
-    }
-    const h5::Space whole(h5::check(H5Dget_space(dataset), file, item));
-    const hssize_t elements = H5Sget_simple_extent_npoints(whole.get());
-    if (covered != elements) {
-        fail(ExitCode::checkpoint,
-             fmt::format("{}: {}: the parts hold {} of {} elements", file, item, covered, elements));
-    }
-}
-
-void read_dataset(hid_t dataset, const std::string& file, const std::string& item, Dtype type, std::byte* to) {
-    const std::vector<i64> shape = h5::shape(dataset, file, item);
-    if (shape.empty() || std::find(shape.begin(), shape.end(), 0) != shape.end()) {
-        return;
-    }
+// A rectangle of a dataset, row-major without gaps to `to`, in pieces of whole rows below 256 MiB.
+void read_slab(hid_t dataset, const std::string& file, const std::string& item, std::vector<hsize_t> start,
+               std::vector<hsize_t> count, Dtype type, std::byte* to) {
     i64 row = 1;
-    for (std::size_t i = 1; i < shape.size(); ++i) {
-        row *= shape[i];
+    for (std::size_t i = 1; i < count.size(); ++i) {
+        row *= static_cast<i64>(count[i]);
     }
-    const i64 step = std::max<i64>(1, read_piece_bytes / (row * size_of(type)));
+    if (count.empty() || count[0] == 0 || row == 0) {
+        return;
+    }
+    const i64 rows = static_cast<i64>(count[0]), step = std::max<i64>(1, read_piece_bytes / (row * size_of(type)));
     const h5::Space source(h5::check(H5Dget_space(dataset), file, item));
-    for (i64 first = 0; first < shape[0]; first += step) {
-        std::vector<hsize_t> start(shape.size()), count(shape.begin(), shape.end());
-        start[0] = static_cast<hsize_t>(first);
-        count[0] = static_cast<hsize_t>(std::min(step, shape[0] - first));
+    for (i64 first = 0; first < rows; first += step, start[0] += count[0]) {
+        count[0] = static_cast<hsize_t>(std::min(step, rows - first));
         h5::check_status(
             H5Sselect_hyperslab(source.get(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr), file,
             item);
@@ -235,69 +74,196 @@ void read_dataset(hid_t dataset, const std::string& file, const std::string& ite
     }
 }
 
-void verify_master(const std::string& checkpoint) {
-    const std::string folder = resolve_checkpoint(checkpoint);
-    Manifest manifest = read_manifest(folder);
-    std::erase_if(manifest.files, [](const FileRecord& record) { return record.file != master_name; });
-    verify_manifest(folder, manifest, 0, 1);
+void read_piece(hid_t dataset, const std::string& file, const std::string& item, const Parameter& tensor,
+                const TensorPiece& piece, Dtype type, std::byte* to) {
+    std::vector<hsize_t> start = {static_cast<hsize_t>(piece.row), static_cast<hsize_t>(piece.col)};
+    std::vector<hsize_t> count = {static_cast<hsize_t>(piece.rows), static_cast<hsize_t>(piece.cols)};
+    start.resize(tensor.shape.size());
+    count.resize(tensor.shape.size());
+    read_slab(dataset, file, item, std::move(start), std::move(count), type, to);
 }
 
-CheckpointHeader read_header(const std::string& checkpoint) {
-    return on_io_thread([&] {
-        const std::string path = join_path(resolve_checkpoint(checkpoint), master_name);
-        const h5::File file = h5::open_read(path);
-        return get_header(file.get(), path);
-    });
+// Padding of the tensors that are read is zero.
+void clear_padding(const ParameterLayout& layout, const HeldRange<std::byte>& range, const std::vector<bool>& usable,
+                   i64 width) {
+    for (const LocalTensor& tensor : layout.tensors()) {
+        const i64 first = std::max(range.flat.first, tensor.offset + tensor.logical);
+        const i64 last = std::min(range.flat.last, tensor.offset + tensor.count);
+        if (first < last && usable[static_cast<std::size_t>(stored_tensor(layout.table(), *tensor.parameter))]) {
+            std::fill_n(range.data + (first - range.flat.first) * width, (last - first) * width, std::byte{0});
+        }
+    }
 }
 
-ModelConfig read_model(const std::string& checkpoint) {
-    return on_io_thread([&] {
-        const std::string path = join_path(resolve_checkpoint(checkpoint), master_name);
-        const h5::File file = h5::open_read(path);
-        return get_model(file.get(), path);
-    });
+// Pieces come in the order of the buffer, so each tensor is opened once for a range. Returns the bytes read.
+i64 read_range(hid_t file_id, const std::string& file, const std::string& group, const ParameterLayout& layout,
+               const HeldRange<std::byte>& range, const std::vector<bool>& usable, Dtype type) {
+    i64 bytes = 0, opened = -1;
+    h5::Dataset dataset;
+    for (const TensorPiece& piece : pieces(layout, range.flat, Copies::all)) {
+        if (!usable[static_cast<std::size_t>(piece.tensor)]) {
+            continue;
+        }
+        const Parameter& tensor = layout.table()[static_cast<std::size_t>(piece.tensor)];
+        const std::string item = "/" + group + "/" + tensor.name;
+        if (piece.tensor != opened) {
+            dataset = h5::open_dataset(file_id, item, file);
+            opened = piece.tensor;
+        }
+        read_piece(dataset.get(), file, item, tensor, piece, type, range.data + piece.source * size_of(type));
+        bytes += piece.count() * size_of(type);
+    }
+    clear_padding(layout, range, usable, size_of(type));
+    return bytes;
+}
+
+// Ranks with equal signatures have the same flat buffer.
+u64 signature(const ParameterLayout& layout) {
+    std::vector<i64> words = {layout.part().rank};
+    for (const LocalTensor& tensor : layout.tensors()) {
+        words.insert(words.end(), {tensor.parameter->id, tensor.offset, tensor.count, tensor.row0, tensor.col0});
+    }
+    return XXH3_64bits(words.data(), words.size() * sizeof(i64));
+}
+
+// Hash of the weights over all ranks, each element counted on the lowest rank that holds it. Layouts differ between
+// stages and tensor ranks, which hold different elements (or replicas that weight_hash counts once by itself).
+template <class T>
+u64 hash_over_ranks(Communicator& world, const ParameterLayout& layout, std::span<const HeldRange<T>> held) {
+    std::vector<u64> mine = {signature(layout)};
+    for (const HeldRange<T>& range : held) {
+        mine.push_back(static_cast<u64>(range.flat.first));
+        mine.push_back(static_cast<u64>(range.flat.last));
+    }
+    const auto all = gather_words(world, mine, Receivers::all, "checkpoint.held");
+    std::vector<FlatRange> taken;
+    for (int rank = 0; rank < world.rank() && !fault_active("hash_counts_replicas"); ++rank) {
+        const std::vector<u64>& other = all[static_cast<std::size_t>(rank)];
+        for (std::size_t i = 1; other[0] == mine[0] && i + 1 < other.size(); i += 2) {
+            taken.push_back({static_cast<i64>(other[i]), static_cast<i64>(other[i + 1])});
+        }
+    }
+    u64 sum = 0;
+    for (const HeldRange<T>& range : held) {
+        for (const FlatRange& part : remainder(range.flat, taken)) {
+            sum += weight_hash<T>(range.data + (part.first - range.flat.first), part, layout);
+        }
+    }
+    u64 whole = 0;
+    for (const std::vector<u64>& part : gather_words(world, {&sum, 1}, Receivers::all, "checkpoint.hash")) {
+        whole += part[0];
+    }
+    return whole;
+}
+
+// The step folder that is meant, complete and unchanged; its manifest in `manifest`. Returns the bytes hashed here.
+i64 verify_files(const std::string& folder, Manifest& manifest, int share, int shares) {
+    if (const std::string reason = incomplete_reason(folder); !reason.empty()) {
+        fail(ExitCode::checkpoint, fmt::format("{} is not a complete checkpoint: {}", folder, reason));
+    }
+    manifest = read_manifest(folder);
+    const i64 bytes = verify_manifest(folder, manifest, share, shares);
+    on_io_thread([&] { check_parts(folder, manifest, share, shares); });
+    return bytes;
 }
 
 template <class T>
-void load_checkpoint(Communicator& dp, const std::string& checkpoint, const ParameterLayout& layout,
-                     const StateView<T>& state, bool strict, std::vector<std::string>& skipped) {
+std::span<const HeldRange<T>> ranges_of(std::span<const StateGroup<T>> groups, std::string_view name) {
+    const auto found =
+        std::find_if(groups.begin(), groups.end(), [&](const StateGroup<T>& group) { return group.name == name; });
+    return found == groups.end() ? std::span<const HeldRange<T>>() : std::span<const HeldRange<T>>(found->ranges);
+}
+
+}  // namespace
+
+template <class T>
+LoadTarget load_target(std::span<const StateGroup<T>> wanted, const ParameterLayout& layout) {
+    LoadTarget target{dtype_of<T>(), {}, false};
+    for (const StateGroup<T>& group : wanted) {
+        LoadGroup into{group.name, {}};
+        for (const HeldRange<T>& range : group.ranges) {
+            OGROM_ASSERT(range.flat.first >= 0 && range.flat.last <= layout.size());
+            into.ranges.push_back({range.flat, reinterpret_cast<std::byte*>(range.data)});
+        }
+        target.groups.push_back(std::move(into));
+        target.training = target.training || group.name != "weights";
+    }
+    return target;
+}
+template LoadTarget load_target<float>(std::span<const StateGroup<float>>, const ParameterLayout&);
+template LoadTarget load_target<double>(std::span<const StateGroup<double>>, const ParameterLayout&);
+
+LoadResult load_state(const std::string& folder, const Manifest& manifest, const ParameterLayout& layout,
+                      const LoadTarget& target, bool strict) {
+    const std::string path = join_path(folder, master_name);
+    const h5::File file = h5::open_read(path);
+    const Match match = match_tensors(file.get(), path, layout.table(), target, manifest);
+    if (strict && !match.exact()) {
+        refuse(match, path);
+    }
+    LoadResult result{match.lines(), 0};
+    for (std::size_t g = 0; g < target.groups.size(); ++g) {
+        for (const HeldRange<std::byte>& range : target.groups[g].ranges) {
+            result.bytes_read +=
+                read_range(file.get(), path, target.groups[g].name, layout, range, match.usable[g], target.type);
+        }
+    }
+    return result;
+}
+
+void read_dataset(hid_t dataset, const std::string& file, const std::string& item, Dtype type, std::byte* to) {
+    const std::vector<i64> shape = h5::shape(dataset, file, item);
+    read_slab(dataset, file, item, std::vector<hsize_t>(shape.size()), {shape.begin(), shape.end()}, type, to);
+}
+
+template <class T>
+LoadReport load_checkpoint(Communicator& world, const std::string& checkpoint, const ParameterLayout& layout,
+                           std::span<const StateGroup<T>> wanted, bool strict, std::vector<std::string>& skipped) {
     std::string folder;
     Manifest manifest;
-    share_result(dp, "checkpoint.verify", [&] {
+    LoadReport report;
+    share_result(world, "checkpoint.verify", [&] {
         folder = resolve_checkpoint(checkpoint);
-        if (const std::string reason = incomplete_reason(folder); !reason.empty()) {
-            fail(ExitCode::checkpoint, fmt::format("{} is not a complete checkpoint: {}", folder, reason));
-        }
-        manifest = read_manifest(folder);
-        verify_manifest(folder, manifest, dp.rank(), dp.size());
-        on_io_thread([&] { check_parts(folder, manifest, dp.rank(), dp.size()); });
+        report.bytes_verified = verify_files(folder, manifest, world.rank(), world.size());
         return std::string();
     });
-    share_result(dp, "checkpoint.read", [&] {
-        const LoadTarget target = load_target(state, layout);
-        const std::vector<LogicalTensor> tensors = logical_tensors(layout);
-        const std::vector<std::string> lines =
-            on_io_thread([&] { return load_tensors(folder, manifest, tensors, target, strict); });
-        skipped.insert(skipped.end(), lines.begin(), lines.end());
-        const CheckpointHeader header = read_header(folder);
+    LoadResult result;
+    CheckpointHeader header;
+    share_result(world, "checkpoint.read", [&] {
+        const LoadTarget target = load_target<T>(wanted, layout);
+        result = on_io_thread([&] { return load_state(folder, manifest, layout, target, strict); });
+        header = read_header(folder);
         require(
             header.step == manifest.step, ExitCode::checkpoint,
             fmt::format("{}: step {} in {}, {} in {}", folder, header.step, master_name, manifest.step, manifest_name));
-        if (lines.empty() && !state.weights.empty()) {
-            const u64 hash = weight_hash(std::span<const T>(state.weights), layout);
-            if (hash != header.weight_hash) {
-                fail(ExitCode::checkpoint,
-                     fmt::format("{}: the weights that were read have the hash {:016x}, those that "
-                                 "were saved had {:016x}",
-                                 folder, hash, header.weight_hash));
-            }
-        }
         return std::string();
     });
+    report.bytes_read = result.bytes_read;
+    skipped.insert(skipped.end(), result.left_out.begin(), result.left_out.end());
+    const bool has_weights =
+        std::any_of(wanted.begin(), wanted.end(), [](const StateGroup<T>& group) { return group.name == "weights"; });
+    if (result.left_out.empty() && has_weights) {
+        const u64 hash = hash_over_ranks<T>(world, layout, ranges_of<T>(wanted, "weights"));
+        require(hash == header.weight_hash, ExitCode::checkpoint,
+                fmt::format("{}: the weights that were read have the hash {:016x}, those that were saved had {:016x}",
+                            folder, hash, header.weight_hash));
+    }
+    return report;
 }
-template void load_checkpoint<float>(Communicator&, const std::string&, const ParameterLayout&, const StateView<float>&,
-                                     bool, std::vector<std::string>&);
-template void load_checkpoint<double>(Communicator&, const std::string&, const ParameterLayout&,
-                                      const StateView<double>&, bool, std::vector<std::string>&);
+template LoadReport load_checkpoint<float>(Communicator&, const std::string&, const ParameterLayout&,
+                                           std::span<const StateGroup<float>>, bool, std::vector<std::string>&);
+template LoadReport load_checkpoint<double>(Communicator&, const std::string&, const ParameterLayout&,
+                                            std::span<const StateGroup<double>>, bool, std::vector<std::string>&);
+
+template <class T>
+LoadReport load_checkpoint(Communicator& comm, const std::string& checkpoint, const ParameterLayout& layout,
+                           const StateView<T>& state, bool strict, std::vector<std::string>& skipped) {
+    const auto groups = state_groups(state, {0, layout.size()});
+    return load_checkpoint<T>(comm, checkpoint, layout, std::span(groups), strict, skipped);
+}
+template LoadReport load_checkpoint<float>(Communicator&, const std::string&, const ParameterLayout&,
+                                           const StateView<float>&, bool, std::vector<std::string>&);
+template LoadReport load_checkpoint<double>(Communicator&, const std::string&, const ParameterLayout&,
+                                            const StateView<double>&, bool, std::vector<std::string>&);
 
 }  // namespace ogrom

@@ -1,5 +1,6 @@
 // The steps of a load, without a communicator.
 #pragma once
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,28 +11,42 @@
 
 namespace ogrom {
 
-// Where a group of the checkpoint goes.
+// Where state of the checkpoint goes, without its type.
 struct LoadGroup {
     std::string name;
-    std::byte* data = nullptr;
+    std::vector<HeldRange<std::byte>> ranges;
 };
 struct LoadTarget {
     Dtype type = Dtype::fp32;
     std::vector<LoadGroup> groups;
-    // Also refuse groups of state that the caller did not ask for: set when any moment is asked for (a training run);
-    // `sample` asks for weights alone and leaves moments in the file.
+    // Also refuse groups of state that the caller did not ask for: set when more than the weights is asked for (a
+    // training run); `sample` asks for weights alone and leaves moments in the file.
     bool training = false;
 };
+template <class T>
+LoadTarget load_target(std::span<const StateGroup<T>> wanted, const ParameterLayout& layout);
 
-// Differences between a checkpoint and what is asked for, and the tensors that match (indices per group).
+// Differences between a checkpoint and what is asked for, and the tensors that match.
 struct Match {
     std::vector<std::string> missing, unexpected, mismatched;
-    std::vector<std::vector<i64>> usable;  // [group][..] indices of tensors
+    std::vector<std::vector<bool>> usable;  // [group][tensor id]
     [[nodiscard]] bool exact() const { return missing.empty() && unexpected.empty() && mismatched.empty(); }
     [[nodiscard]] std::vector<std::string> lines() const;
 };
-Match match_tensors(hid_t file_id, const std::string& file, const std::vector<LogicalTensor>& tensors,
-                    const LoadTarget& target, const Manifest& manifest);
+// Over the whole model, so that every rank comes to the same verdict.
+Match match_tensors(hid_t file_id, const std::string& file, std::span<const Parameter> table, const LoadTarget& target,
+                    const Manifest& manifest);
+
+struct LoadResult {
+    std::vector<std::string> left_out;  // empty when exact
+    i64 bytes_read = 0;
+};
+// Fills the target from the master of `folder`. On the I/O thread.
+LoadResult load_state(const std::string& folder, const Manifest& manifest, const ParameterLayout& layout,
+                      const LoadTarget& target, bool strict);
+
+// True for groups at the root of a checkpoint that hold state: all but header, extra and model.
+bool holds_state(const std::string& group);
 
 // Refuses a dataset that reads from anywhere but listed files of its own folder, or that its sources do not cover.
 void check_sources(hid_t dataset, const std::string& file, const std::string& item, const Manifest& manifest);

@@ -1,9 +1,10 @@
-// A save over the ranks of dp. Comes in: header, state of this rank (the same on every rank of dp). Goes out: a durable
-// step folder, or the same Error on every rank and the earlier checkpoints as they were (if only `latest` could not be
-// replaced, the new folder stands too: resume goes by folders). HDF5 on the I/O thread, MPI on the caller's.
+// A save over all ranks. Comes in: header, and what each rank alone is to write. Goes out: a durable step folder, or
+// the same Error on every rank and the earlier checkpoints as they were (if only `latest` could not be replaced, the
+// new folder stands too: resume goes by folders). HDF5 on the I/O thread, MPI on the caller's. Next:
+// io/checkpoint_write.cpp; the way back is io/checkpoint_load.cpp.
 #include <algorithm>
 #include <fmt/format.h>
-#include <functional>
+#include <optional>
 
 #include "src/base/log.h"
 #include "src/io/checkpoint.h"
@@ -16,41 +17,39 @@ namespace ogrom {
 
 namespace {
 
-// Everyone's file record on every rank: bytes, number of blocks, hashes.
-std::vector<FileRecord> gather_records(Communicator& dp, const FileRecord& mine) {
-    const i64 most = agree_max(dp, static_cast<i64>(mine.blocks.size()), "checkpoint.blocks");
-    const i64 words = 2 + 2 * most;
-    std::vector<u64> send(static_cast<std::size_t>(words)), all(static_cast<std::size_t>(words * dp.size()));
-    send[0] = static_cast<u64>(mine.bytes);
-    send[1] = mine.blocks.size();
-    for (std::size_t i = 0; i < mine.blocks.size(); ++i) {
-        send[2 + 2 * i] = mine.blocks[i].high;
-        send[3 + 2 * i] = mine.blocks[i].low;
-    }
-    dp.all_gather(all.data(), send.data(), words, Dtype::u64, "checkpoint.records").wait();
-    std::vector<FileRecord> records;
-    for (int rank = 0; rank < dp.size(); ++rank) {
-        const u64* row = all.data() + words * rank;
-        FileRecord record{part_name(rank), static_cast<i64>(row[0]), {}};
-        for (u64 i = 0; i < row[1]; ++i) {
-            record.blocks.push_back({row[2 + 2 * i], row[3 + 2 * i]});
+// On rank 0: the records of all that wrote a part (bytes, number of blocks, hashes), in rank order.
+std::vector<FileRecord> gather_records(Communicator& world, const std::optional<FileRecord>& mine) {
+    std::vector<u64> words;
+    if (mine) {
+        words.push_back(static_cast<u64>(mine->bytes));
+        for (const BlockHash& hash : mine->blocks) {
+            words.push_back(hash.high);
+            words.push_back(hash.low);
         }
-        records.push_back(std::move(record));
+    }
+    std::vector<FileRecord> records;
+    int rank = 0;
+    for (const std::vector<u64>& row : gather_words(world, words, Receivers::first, "checkpoint.records")) {
+        if (!row.empty()) {
+            FileRecord record{part_name(rank), static_cast<i64>(row[0]), {}};
+            for (std::size_t i = 1; i + 1 < row.size(); i += 2) {
+                record.blocks.push_back({row[i], row[i + 1]});
+            }
+            records.push_back(std::move(record));
+        }
+        ++rank;
     }
     return records;
 }
 
-// Replicas that have drifted apart would be saved as a mixture that nothing loads again: found here, by name.
-void require_equal_weights(Communicator& dp, u64 hash) {
-    const std::vector<std::string> all = gather_text(dp, fmt::format("{:016x}", hash), "checkpoint.weight_hash");
-    for (std::size_t rank = 1; rank < all.size(); ++rank) {
-        if (all[rank] != all[0]) {
-            fail(ExitCode::peer,
-                 fmt::format("the weights of data-parallel rank {} (hash {}) are not those of rank 0 ({}); "
-                             "nothing was saved",
-                             rank, all[rank], all[0]));
-        }
+// Rank 0: who writes what, checked to be everything once.
+void collect(const std::vector<std::vector<u64>>& messages, Placement& placement) {
+    for (std::size_t rank = 0; rank < messages.size(); ++rank) {
+        unpack(messages[rank], static_cast<int>(rank), placement);
     }
+    require(messages.empty() || !placement.groups().empty(), ExitCode::checkpoint,
+            "no rank names any state to write; nothing was saved");
+    placement.require_whole();
 }
 
 // Rank 0: room and a temporary folder; its name.
@@ -67,32 +66,50 @@ std::string prepare_folder(const Disk& disk, const std::string& directory, i64 s
 
 }  // namespace
 
+void require_equal_replicas(Communicator& replicas, u64 hash, const std::string& what) {
+    const std::vector<std::string> all = gather_text(replicas, fmt::format("{:016x}", hash), "checkpoint.replicas");
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+        if (all[rank] != all[0]) {
+            fail(ExitCode::peer, fmt::format("{} of rank {} of axis {} (hash {}) are not those of its rank 0 ({}); "
+                                             "nothing was saved",
+                                             what, rank, replicas.name(), all[rank], all[0]));
+        }
+    }
+}
+
 template <class T>
-void save_checkpoint(Communicator& dp, const std::string& directory, const CheckpointHeader& header,
-                     const ParameterLayout& layout, const ModelConfig& model, const StateView<const T>& state,
-                     i64 keep_last) {
+void save_checkpoint(Communicator& world, const std::string& directory, const CheckpointHeader& header,
+                     const ParameterLayout& layout, const ModelConfig& model,
+                     std::span<const StateGroup<const T>> to_write, i64 keep_last) {
     const Disk disk;
-    const std::vector<LogicalTensor> tensors = logical_tensors(layout);
-    const FlatState flat = flat_state(state, layout);
-    const bool first = dp.rank() == 0;
-    require_equal_weights(dp, header.weight_hash);
+    const bool first = world.rank() == 0;
+    Part part;
+    share_result(world, "checkpoint.pieces", [&] {
+        part = make_part<T>(layout, to_write);
+        return std::string();
+    });
+    Placement placement(layout.table());
+    const auto messages = gather_words(world, pack(part), Receivers::first, "checkpoint.placement");
     std::string temporary;
     try {
-        temporary = share_result(dp, "checkpoint.folder", [&] {
-            const i64 needed = checkpoint_bytes(tensors, static_cast<i64>(flat.groups.size()), flat.type, dp.size());
-            return first ? prepare_folder(disk, directory, header.step, needed) : std::string();
+        temporary = share_result(world, "checkpoint.folder", [&] {
+            collect(messages, placement);
+            return first ? prepare_folder(disk, directory, header.step, checkpoint_bytes(placement, part.type))
+                         : std::string();
         });
-        FileRecord part;
-        share_result(dp, "checkpoint.part", [&] {
-            part = on_io_thread([&] { return write_part(disk, temporary, tensors, flat, dp.rank(), dp.size()); });
-            disk.sync_folder(temporary);
+        std::optional<FileRecord> written;
+        share_result(world, "checkpoint.part", [&] {
+            if (!part.empty()) {
+                written = on_io_thread([&] { return write_part(disk, temporary, part, world.rank()); });
+                disk.sync_folder(temporary);
+            }
             return std::string();
         });
-        Manifest manifest{1, header.step, gather_records(dp, part)};
-        share_result(dp, "checkpoint.commit", [&] {
+        Manifest manifest{1, header.step, gather_records(world, written)};
+        share_result(world, "checkpoint.commit", [&] {
             if (first) {
-                manifest.files.push_back(on_io_thread(
-                    [&] { return write_master(disk, temporary, tensors, flat, header, model, dp.size()); }));
+                manifest.files.push_back(
+                    on_io_thread([&] { return write_master(disk, temporary, placement, part.type, header, model); }));
                 write_manifest(disk, temporary, manifest);
                 for (const std::string& line : set_aside_later(disk, directory, header.step)) {
                     log_warning("{}", line);
@@ -120,6 +137,20 @@ void save_checkpoint(Communicator& dp, const std::string& directory, const Check
             log_warning("an old checkpoint could not be removed: {}", error.what());
         }
     }
+}
+template void save_checkpoint<float>(Communicator&, const std::string&, const CheckpointHeader&, const ParameterLayout&,
+                                     const ModelConfig&, std::span<const StateGroup<const float>>, i64);
+template void save_checkpoint<double>(Communicator&, const std::string&, const CheckpointHeader&,
+                                      const ParameterLayout&, const ModelConfig&,
+                                      std::span<const StateGroup<const double>>, i64);
+
+template <class T>
+void save_checkpoint(Communicator& dp, const std::string& directory, const CheckpointHeader& header,
+                     const ParameterLayout& layout, const ModelConfig& model, const StateView<const T>& state,
+                     i64 keep_last) {
+    require_equal_replicas(dp, header.weight_hash, "the weights");
+    const auto groups = state_groups(state, writer_range(layout.size(), dp.rank(), dp.size()));
+    save_checkpoint<T>(dp, directory, header, layout, model, std::span(groups), keep_last);
 }
 template void save_checkpoint<float>(Communicator&, const std::string&, const CheckpointHeader&, const ParameterLayout&,
                                      const ModelConfig&, const StateView<const float>&, i64);

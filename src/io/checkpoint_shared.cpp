@@ -1,5 +1,6 @@
 #include "src/io/checkpoint_shared.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <fmt/format.h>
@@ -44,6 +45,28 @@ std::string share_result(Communicator& comm, const std::string& label, const std
         }
     }
     return all.front().substr(1);
+}
+
+std::vector<std::vector<u64>> gather_words(Communicator& comm, std::span<const u64> mine, Receivers receivers,
+                                           const std::string& label) {
+    const bool receives = receivers == Receivers::all || comm.rank() == 0;
+    const i64 own = static_cast<i64>(mine.size()), ranks = comm.size();
+    std::vector<i64> sizes(static_cast<std::size_t>(ranks));
+    comm.all_gather(sizes.data(), &own, 1, Dtype::i64, label).wait();
+    const i64 longest = *std::max_element(sizes.begin(), sizes.end());
+    const i64 round = std::min(longest, std::max<i64>(1, gather_round_bytes / 8 / ranks));
+    std::vector<u64> send(static_cast<std::size_t>(round)), got(static_cast<std::size_t>(round * ranks));
+    std::vector<std::vector<u64>> lists(receives ? static_cast<std::size_t>(ranks) : 0);
+    for (i64 first = 0; first < longest; first += round) {
+        const i64 sent = std::clamp<i64>(own - first, 0, round);
+        std::copy_n(mine.begin() + std::min(first, own), sent, send.begin());
+        comm.all_gather(got.data(), send.data(), round, Dtype::u64, label).wait();
+        for (std::size_t rank = 0; rank < lists.size(); ++rank) {
+            const auto from = got.begin() + static_cast<i64>(rank) * round;
+            lists[rank].insert(lists[rank].end(), from, from + std::clamp<i64>(sizes[rank] - first, 0, round));
+        }
+    }
+    return lists;
 }
 
 }  // namespace ogrom

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <fmt/format.h>
 #include <limits>
 
@@ -9,6 +10,8 @@
 
 #include "src/io/checkpoint_folder.h"
 #include "src/io/checkpoint_header.h"
+#include "src/io/checkpoint_load.h"
+#include "src/io/checkpoint_shared.h"
 #include "src/io/hdf5_image.h"
 
 namespace ogrom {
@@ -67,28 +70,13 @@ h5::Properties virtual_creation(Dtype type, const std::string& file) {
     return creation;
 }
 
-// Extents of the virtual tensor seen as rows and columns.
-struct Rows {
-    i64 rows = 1, cols = 1;
-};
-Rows rows_of(const LogicalTensor& tensor) {
-    OGROM_ASSERT(tensor.shape.size() == 1 || tensor.shape.size() == 2);
-    return tensor.shape.size() == 1 ? Rows{1, tensor.shape[0]} : Rows{tensor.shape[0], tensor.shape[1]};
-}
-
-h5::Space select_block(const LogicalTensor& tensor, const TensorBlock& block, const std::string& file) {
-    const bool flat = tensor.shape.size() == 1;
+h5::Space select_block(const Parameter& tensor, const TensorPiece& block, const std::string& file) {
+    const int dimensions = static_cast<int>(tensor.shape.size());
     std::array<hsize_t, 2> extents{}, start{}, count{};
-    if (flat) {
-        extents[0] = static_cast<hsize_t>(tensor.shape[0]);
-        start[0] = static_cast<hsize_t>(block.col);
-        count[0] = static_cast<hsize_t>(block.cols);
-    } else {
-        extents = {static_cast<hsize_t>(tensor.shape[0]), static_cast<hsize_t>(tensor.shape[1])};
-        start = {static_cast<hsize_t>(block.row), static_cast<hsize_t>(block.col)};
-        count = {static_cast<hsize_t>(block.rows), static_cast<hsize_t>(block.cols)};
-    }
-    h5::Space space(h5::check(H5Screate_simple(flat ? 1 : 2, extents.data(), nullptr), file, tensor.name));
+    std::copy(tensor.shape.begin(), tensor.shape.end(), extents.begin());
+    start = {static_cast<hsize_t>(block.row), static_cast<hsize_t>(block.col)};
+    count = {static_cast<hsize_t>(block.rows), static_cast<hsize_t>(block.cols)};
+    h5::Space space(h5::check(H5Screate_simple(dimensions, extents.data(), nullptr), file, tensor.name));
     h5::check_status(H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr),
                      file, tensor.name);
     return space;
@@ -103,80 +91,137 @@ h5::Space select_flat(i64 extent, i64 first, i64 count, const std::string& file)
     return space;
 }
 
-void put_tensor(hid_t group, const std::string& group_name, const LogicalTensor& tensor, i64 total, Dtype type,
-                int writers, const std::string& file) {
-    const Rows rows = rows_of(tensor);
+void put_tensor(hid_t parent, const PlacedGroup& group, const Parameter& tensor, Dtype type, const std::string& file) {
     const h5::Properties creation = virtual_creation(type, file);
-    for (int writer = 0; writer < writers; ++writer) {
-        const FlatRange range = writer_range(total, writer, writers);
-        const i64 first = std::max(range.first, tensor.first) - tensor.first;
-        const i64 last = std::min(range.last, tensor.first + tensor.count) - tensor.first;
-        if (first >= last) {
-            continue;
-        }
-        std::vector<TensorBlock> blocks = row_blocks(rows.cols, first, last);
-        if (fault_active("checkpoint_last_piece_lost") && blocks.size() > 1) {
-            blocks.pop_back();
-        }
-        for (const TensorBlock& block : blocks) {
-            const h5::Space target = select_block(tensor, block, file);
-            const h5::Space source = select_flat(range.count(), tensor.first + first + block.source - range.first,
-                                                 block.rows * block.cols, file);
-            h5::check_status(H5Pset_virtual(creation.get(), target.get(), part_name(writer).c_str(),
-                                            ("/" + group_name).c_str(), source.get()),
-                             file, tensor.name);
-        }
+    std::vector<PlacedPiece> placed = group.tensors[static_cast<std::size_t>(tensor.id)];
+    if (fault_active("checkpoint_last_piece_lost") && placed.size() > 1) {
+        placed.pop_back();
+    }
+    for (const PlacedPiece& one : placed) {
+        const h5::Space target = select_block(tensor, one.piece, file);
+        const h5::Space source = select_flat(group.extents.at(one.writer), one.piece.source, one.piece.count(), file);
+        h5::check_status(H5Pset_virtual(creation.get(), target.get(), part_name(one.writer).c_str(),
+                                        ("/" + group.name).c_str(), source.get()),
+                         file, tensor.name);
     }
     std::vector<hsize_t> extents(tensor.shape.begin(), tensor.shape.end());
     const h5::Space space(
         h5::check(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr), file, tensor.name));
-    const h5::Dataset made(h5::check(H5Dcreate2(group, tensor.name.c_str(), h5::file_type(type), space.get(),
+    const h5::Dataset made(h5::check(H5Dcreate2(parent, tensor.name.c_str(), h5::file_type(type), space.get(),
                                                 H5P_DEFAULT, creation.get(), H5P_DEFAULT),
                                      file, tensor.name));
     h5::put(made.get(), "id", tensor.id, file);
 }
 
+void check_group_name(const std::string& name, const std::vector<PartGroup>& known) {
+    const bool plain = !name.empty() && name.size() <= 100 && name != "." && name != ".." &&
+                       std::all_of(name.begin(), name.end(), [](char c) {
+                           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                                  c == '_' || c == '-' || c == '.';
+                       });
+    const bool taken =
+        std::any_of(known.begin(), known.end(), [&](const PartGroup& group) { return group.name == name; });
+    if (!plain || taken || !holds_state(name)) {
+        fail(ExitCode::checkpoint,
+             fmt::format("a checkpoint cannot hold {} \"{}\": up to 100 of letters, digits, '_', '-', '.' are wanted, "
+                         "not header, extra or model",
+                         taken ? "a second group" : "a group", name));
+    }
+}
+
 }  // namespace
 
-template <class T>
-FlatState flat_state(const StateView<const T>& state, const ParameterLayout& layout) {
-    FlatState flat{dtype_of<T>(), {}};
-    const auto add = [&](const char* name, std::span<const T> values) {
-        if (!values.empty()) {
-            OGROM_ASSERT(static_cast<i64>(values.size()) == layout.size());
-            flat.groups.push_back({name, reinterpret_cast<const std::byte*>(values.data())});
-        }
-    };
-    add("weights", state.weights);
-    const bool swapped = fault_active("checkpoint_moment_swapped");
-    add("moment1", swapped ? state.moment2 : state.moment1);
-    add("moment2", swapped ? state.moment1 : state.moment2);
-    return flat;
+i64 PartGroup::count() const {
+    i64 elements = 0;
+    for (const TensorPiece& piece : pieces) {
+        elements += piece.count();
+    }
+    return elements;
 }
-template FlatState flat_state<float>(const StateView<const float>&, const ParameterLayout&);
-template FlatState flat_state<double>(const StateView<const double>&, const ParameterLayout&);
 
-FileRecord write_part(const Disk& disk, const std::string& folder, const std::vector<LogicalTensor>& tensors,
-                      const FlatState& state, int writer, int writers) {
+bool Part::empty() const {
+    return std::all_of(groups.begin(), groups.end(), [](const PartGroup& group) { return group.pieces.empty(); });
+}
+
+template <class T>
+Part make_part(const ParameterLayout& layout, std::span<const StateGroup<const T>> to_write) {
+    Part part{dtype_of<T>(), {}};
+    for (const StateGroup<const T>& state : to_write) {
+        check_group_name(state.name, part.groups);
+        PartGroup group{state.name, {}, {}};
+        for (const HeldRange<const T>& range : state.ranges) {
+            OGROM_ASSERT(range.flat.first >= 0 && range.flat.last <= layout.size());
+            for (const TensorPiece& piece : pieces(layout, range.flat)) {
+                group.pieces.push_back(piece);
+                group.memory.push_back(reinterpret_cast<const std::byte*>(range.data + piece.source));
+            }
+        }
+        part.groups.push_back(std::move(group));
+    }
+    if (fault_active("checkpoint_moment_swapped") && part.groups.size() == 3) {
+        std::swap(part.groups[1].memory, part.groups[2].memory);
+    }
+    return part;
+}
+template Part make_part<float>(const ParameterLayout&, std::span<const StateGroup<const float>>);
+template Part make_part<double>(const ParameterLayout&, std::span<const StateGroup<const double>>);
+
+// For each group: length of the name, the name in words of 8 bytes, number of pieces, five words for each.
+std::vector<u64> pack(const Part& part) {
+    std::vector<u64> words;
+    for (const PartGroup& group : part.groups) {
+        words.push_back(group.name.size());
+        const std::size_t name = words.size();
+        words.resize(name + static_cast<std::size_t>(ceil_div(static_cast<i64>(group.name.size()), 8)));
+        std::memcpy(words.data() + name, group.name.data(), group.name.size());
+        words.push_back(group.pieces.size());
+        for (const TensorPiece& piece : group.pieces) {
+            for (const i64 value : {piece.tensor, piece.row, piece.col, piece.rows, piece.cols}) {
+                words.push_back(static_cast<u64>(value));
+            }
+        }
+    }
+    return words;
+}
+
+void unpack(std::span<const u64> message, int writer, Placement& placement) {
+    std::size_t at = 0;
+    const auto next = [&] {
+        OGROM_ASSERT(at < message.size());
+        return message[at++];
+    };
+    while (at < message.size()) {
+        const std::size_t length = next();
+        const std::size_t words = static_cast<std::size_t>(ceil_div(static_cast<i64>(length), 8));
+        OGROM_ASSERT(words <= message.size() - at);
+        const std::string name(reinterpret_cast<const char*>(message.data() + at), length);
+        at += words;
+        std::vector<TensorPiece> list(next());
+        for (TensorPiece& piece : list) {
+            for (i64* value : {&piece.tensor, &piece.row, &piece.col, &piece.rows, &piece.cols}) {
+                *value = static_cast<i64>(next());
+            }
+        }
+        placement.add(writer, name, list);
+    }
+}
+
+FileRecord write_part(const Disk& disk, const std::string& folder, const Part& part, int writer) {
     const std::string path = join_path(folder, part_name(writer));
-    const FlatRange range = writer_range(logical_count(tensors), writer, writers);
-    const i64 width = size_of(state.type);
+    const i64 width = size_of(part.type);
     h5::Image image;
     image.create(path);
     h5::put(image.file(), "format", i64{1}, path);
-    h5::put(image.file(), "first", range.first, path);
-    h5::put(image.file(), "last", range.last, path);
+    h5::put(image.file(), "writer", i64{writer}, path);
     std::vector<Placed> placed;
-    for (const StateGroup& group : state.groups) {
-        if (range.count() == 0) {
-            break;
+    for (const PartGroup& group : part.groups) {
+        if (group.pieces.empty()) {
+            continue;
         }
-        i64 offset = image.reserve(image.file(), group.name, state.type, range.count());
-        for (const Overlap& part : overlaps(tensors, range)) {
-            const LogicalTensor& tensor = tensors[static_cast<std::size_t>(part.tensor)];
-            const i64 bytes = (part.last - part.first) * width;
-            place(placed,
-                  {offset, {group.data + (tensor.local + part.first) * width, static_cast<std::size_t>(bytes)}});
+        i64 offset = image.reserve(image.file(), group.name, part.type, group.count());
+        for (std::size_t i = 0; i < group.pieces.size(); ++i) {
+            const i64 bytes = group.pieces[i].count() * width;
+            place(placed, {offset, {group.memory[i], static_cast<std::size_t>(bytes)}});
             offset += bytes;
         }
     }
@@ -184,19 +229,20 @@ FileRecord write_part(const Disk& disk, const std::string& folder, const std::ve
     return write_image(disk, path, image, placed);
 }
 
-FileRecord write_master(const Disk& disk, const std::string& folder, const std::vector<LogicalTensor>& tensors,
-                        const FlatState& state, const CheckpointHeader& header, const ModelConfig& model, int writers) {
+FileRecord write_master(const Disk& disk, const std::string& folder, const Placement& placement, Dtype type,
+                        const CheckpointHeader& header, const ModelConfig& model) {
     const std::string path = join_path(folder, master_name);
     h5::Image image;
     image.create(path);
     put_header(image.file(), header, path);
     put_model(image.file(), model, path);
-    h5::put(image.file(), "writers", i64{writers}, path);
-    const i64 total = logical_count(tensors);
-    for (const StateGroup& state_group : state.groups) {
-        const h5::Group group = h5::make_group(image.file(), state_group.name, path);
-        for (const LogicalTensor& tensor : tensors) {
-            put_tensor(group.get(), state_group.name, tensor, total, state.type, writers, path);
+    h5::put(image.file(), "writers", placement.writers(), path);
+    for (const PlacedGroup& state : placement.groups()) {
+        const h5::Group group = h5::make_group(image.file(), state.name, path);
+        for (const Parameter& tensor : placement.table()) {
+            if (tensor.tie.empty()) {
+                put_tensor(group.get(), state, tensor, type, path);
+            }
         }
     }
     image.close();
@@ -226,16 +272,20 @@ void commit(const Disk& disk, const std::string& directory, const std::string& t
     disk.replace_file(latest, name + "\n");
 }
 
-i64 checkpoint_bytes(const std::vector<LogicalTensor>& tensors, i64 groups, Dtype type, int writers) {
-    return logical_count(tensors) * groups * size_of(type) +
-           checkpoint_staging_bytes(static_cast<i64>(tensors.size()), groups, writers) + i64{writers} * 65536;
+i64 checkpoint_bytes(const Placement& placement, Dtype type) {
+    const i64 groups = static_cast<i64>(placement.groups().size());
+    const i64 tensors = static_cast<i64>(placement.table().size());
+    constexpr i64 part_overhead = 65536, header = i64{1} << 20;
+    return placement.elements() * size_of(type) + header + groups * tensors * 1200 + placement.mappings() * 100 +
+           placement.writers() * part_overhead;
 }
 
 i64 checkpoint_staging_bytes(i64 tensors, i64 groups, int writers) {
-    constexpr i64 fixed =
-        i64{1}
-        << 20;  // hash and copy buffers, HDF5's metadata cache, header texts (a small save adds < 0.5 MiB, measured)
-    return fixed + groups * (tensors * 1200 + 3 * (tensors + writers) * 100);
+    // Hash and copy buffers, HDF5's metadata cache, header texts (a small save adds < 0.5 MiB, measured).
+    constexpr i64 fixed = i64{1} << 20;
+    const i64 mappings = 3 * groups * (tensors + writers);
+    const i64 exchange = std::min(gather_round_bytes, 40 * groups * (tensors + 6) * writers);
+    return fixed + groups * tensors * 1200 + mappings * (100 + static_cast<i64>(sizeof(PlacedPiece))) + exchange;
 }
 
 }  // namespace ogrom

@@ -5,30 +5,36 @@
 #include <vector>
 
 #include "src/io/checkpoint.h"
-#include "src/io/checkpoint_layout.h"
+#include "src/io/checkpoint_placement.h"
 #include "src/io/durable.h"
 
 namespace ogrom {
 
-// State of this rank without its type: groups of the file and where their flat buffers are.
-struct StateGroup {
-    std::string name;  // weights, moment1, moment2
-    const std::byte* data = nullptr;
+// What one rank writes, without its type: a flat dataset for each group.
+struct PartGroup {
+    std::string name;
+    std::vector<TensorPiece> pieces;       // in the order of the dataset
+    std::vector<const std::byte*> memory;  // where each piece stands
+    [[nodiscard]] i64 count() const;       // elements
 };
-struct FlatState {
+struct Part {
     Dtype type = Dtype::fp32;
-    std::vector<StateGroup> groups;
+    std::vector<PartGroup> groups;  // those with no element too: every rank names the same
+    [[nodiscard]] bool empty() const;
 };
 template <class T>
-FlatState flat_state(const StateView<const T>& state, const ParameterLayout& layout);
+Part make_part(const ParameterLayout& layout, std::span<const StateGroup<const T>> to_write);
 
-// `folder`/part-RRRRR.h5 with one flat dataset per group: this writer's range, straight from the rank's memory.
-FileRecord write_part(const Disk& disk, const std::string& folder, const std::vector<LogicalTensor>& tensors,
-                      const FlatState& state, int writer, int writers);
+// Pieces of a part as a message to rank 0, and their way into its placement.
+std::vector<u64> pack(const Part& part);
+void unpack(std::span<const u64> message, int writer, Placement& placement);
+
+// `folder`/part-RRRRR.h5, straight from the rank's memory. `part` must not be empty.
+FileRecord write_part(const Disk& disk, const std::string& folder, const Part& part, int writer);
 
 // `folder`/checkpoint.h5: header, model, and every tensor whole as a virtual dataset over the parts (fill value NaN).
-FileRecord write_master(const Disk& disk, const std::string& folder, const std::vector<LogicalTensor>& tensors,
-                        const FlatState& state, const CheckpointHeader& header, const ModelConfig& model, int writers);
+FileRecord write_master(const Disk& disk, const std::string& folder, const Placement& placement, Dtype type,
+                        const CheckpointHeader& header, const ModelConfig& model);
 
 void write_manifest(const Disk& disk, const std::string& folder, const Manifest& manifest);
 
@@ -37,10 +43,11 @@ void write_manifest(const Disk& disk, const std::string& folder, const Manifest&
 void commit(const Disk& disk, const std::string& directory, const std::string& temporary, i64 step);
 
 // Bytes that a save will put on the disk, rounded up (free space is checked against it).
-i64 checkpoint_bytes(const std::vector<LogicalTensor>& tensors, i64 groups, Dtype type, int writers);
+i64 checkpoint_bytes(const Placement& placement, Dtype type);
 
 // Host memory that a save or load takes beside the state itself: data is written and read in place, so only the
-// master's image (about 300 bytes a tensor and mapping), the hash buffer and HDF5's caches. For the memory ledger.
+// master's image (about 300 bytes a tensor and mapping), the list of pieces, the hash buffer and HDF5's caches. For the
+// memory ledger.
 i64 checkpoint_staging_bytes(i64 tensors, i64 groups, int writers);
 
 }  // namespace ogrom

@@ -113,12 +113,8 @@ std::optional<Dtype> dtype_named(const std::string& name) {
 }
 
 bool is_state(const InspectEntry& entry) {
-    for (const char* group : {"/weights/", "/master/", "/moment1/", "/moment2/", "/buffers/"}) {
-        if (entry.kind == "dataset" && entry.path.starts_with(group)) {
-            return true;
-        }
-    }
-    return false;
+    const std::size_t slash = entry.path.find('/', 1);
+    return entry.kind == "dataset" && slash != std::string::npos && holds_state(entry.path.substr(1, slash - 1));
 }
 
 // One open checkpoint with its checked tensors.

@@ -30,7 +30,7 @@ struct Difference {
     i64 unequal = 0;            // elements whose bits differ
     double max_difference = 0;  // largest |a - b|; NaN when exactly one of a pair is NaN
 };
-// Tensor by tensor over /weights /master /moment1 /moment2 /buffers of two checkpoints' step folders.
+// Tensor by tensor over every group of state (/weights /moment1 ...) of two checkpoints' step folders.
 std::vector<Difference> compare_checkpoints(const std::string& first, const std::string& second);
 
 // Manifest hashes, header against manifest, and the weight hash recomputed. Throws Error(checkpoint) at the first

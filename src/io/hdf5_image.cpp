@@ -131,17 +131,6 @@ void Image::close() {
     check_status(H5Fclose(file_.release()), name_, "close");
 }
 
-std::vector<Image::Page> Image::pages() const {
-    std::vector<Page> result;
-    for (const auto& [offset, bytes] : pages_) {
-        const i64 length = std::min<i64>(static_cast<i64>(bytes.size()), end_ - static_cast<i64>(offset));
-        if (length > 0) {
-            result.push_back({static_cast<i64>(offset), {bytes.data(), static_cast<std::size_t>(length)}});
-        }
-    }
-    return result;
-}
-
 void Image::store(u64 address, const void* from, std::size_t bytes) {
     const auto* source = static_cast<const std::byte*>(from);
     while (bytes > 0) {

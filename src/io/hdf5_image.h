@@ -4,7 +4,6 @@
 // caller's memory is written at their file offsets without a copy.
 #pragma once
 #include <map>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -18,24 +17,17 @@ public:
     Image(const Image&) = delete;
     Image& operator=(const Image&) = delete;
 
-    // The file, open for building; `name` only serves error messages.
-    [[nodiscard]] hid_t file() const { return file_.get(); }
-    [[nodiscard]] const std::string& name() const { return name_; }
-    void create(const std::string& name);
+    [[nodiscard]] hid_t file() const { return file_.get(); }  // open for building
+    void create(const std::string& name);                     // `name` only serves error messages
     // A contiguous dataset whose bytes the caller writes itself; returns its file offset (fixed from now on).
     i64 reserve(hid_t parent, const std::string& dataset, Dtype type, i64 count);
-    void close();  // after it, size() and pages() are final
-
-    struct Page {
-        i64 offset = 0;
-        std::span<const std::byte> bytes;
-    };
+    void close();  // after it, size() and what fetch() gives are final
     [[nodiscard]] i64 size() const { return end_; }
-    [[nodiscard]] std::vector<Page> pages() const;  // ascending; what lies between them is zeros or reserved
+    // Bytes of the file; what HDF5 did not write is zeros (reserved data is the caller's).
+    void fetch(u64 address, void* to, std::size_t bytes) const;
 
     // For the driver only.
     void store(u64 address, const void* from, std::size_t bytes);
-    void fetch(u64 address, void* to, std::size_t bytes) const;
     void set_end(i64 end) { end_ = end; }
 
 private:

@@ -203,11 +203,11 @@ std::string incomplete_reason(const std::string& folder) {
     return {};
 }
 
-void verify_manifest(const std::string& folder, const Manifest& manifest, int share, int shares) {
+i64 verify_manifest(const std::string& folder, const Manifest& manifest, int share, int shares) {
     if (fault_active("manifest_not_checked")) {
-        return;
+        return 0;
     }
-    i64 place = 0;
+    i64 place = 0, bytes = 0;
     for (const FileRecord& record : manifest.files) {
         const std::string path = (fs::path(folder) / record.file).string();
         for (i64 block = 0; block < static_cast<i64>(record.blocks.size()); ++block, ++place) {
@@ -215,29 +215,17 @@ void verify_manifest(const std::string& folder, const Manifest& manifest, int sh
                 continue;
             }
             const i64 first = block * manifest_block_bytes;
-            const auto found = hash_blocks(path, first, std::min(manifest_block_bytes, record.bytes - first));
+            const i64 length = std::min(manifest_block_bytes, record.bytes - first);
+            const auto found = hash_blocks(path, first, length);
+            bytes += length;
             if (found.at(0) != record.blocks[static_cast<std::size_t>(block)]) {
                 damaged(path, fmt::format("block {} (bytes {} to {}) does not have the hash of the manifest: the file "
                                           "was damaged after it was written",
-                                          block, first, std::min(first + manifest_block_bytes, record.bytes) - 1));
+                                          block, first, first + length - 1));
             }
         }
     }
-}
-
-Manifest scan_manifest(const std::string& folder, i64 step) {
-    Manifest manifest;
-    manifest.step = step;
-    for (const auto& entry : fs::directory_iterator(folder)) {
-        const std::string name = entry.path().filename().string();
-        if (plain_name(name)) {
-            const i64 bytes = static_cast<i64>(entry.file_size());
-            manifest.files.push_back({name, bytes, hash_blocks(entry.path().string(), 0, bytes)});
-        }
-    }
-    std::sort(manifest.files.begin(), manifest.files.end(),
-              [](const FileRecord& a, const FileRecord& b) { return a.file < b.file; });
-    return manifest;
+    return bytes;
 }
 
 }  // namespace ogrom

@@ -55,9 +55,7 @@ Manifest read_manifest(const std::string& folder);
 // Why `folder` is not a complete checkpoint, "<file>: <reason>"; empty when it is. Looks at presence and sizes only.
 std::string incomplete_reason(const std::string& folder);
 // Hashes the blocks whose place in the list of all blocks is `share` modulo `shares`; throws Error(checkpoint) with
-// file and block of the first that differs.
-void verify_manifest(const std::string& folder, const Manifest& manifest, int share, int shares);
-// A manifest of the files as they are now (tools and tests that edit a checkpoint).
-Manifest scan_manifest(const std::string& folder, i64 step);
+// file and block of the first that differs. Returns the bytes that were hashed.
+i64 verify_manifest(const std::string& folder, const Manifest& manifest, int share, int shares);
 
 }  // namespace ogrom

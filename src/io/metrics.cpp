@@ -9,6 +9,7 @@
 #include "kernels/common/fault.h"
 
 #include "src/base/file.h"
+#include "src/base/log.h"
 #include "src/base/timer.h"
 #include "src/io/hdf5_image.h"
 #include "src/io/io_thread.h"
@@ -115,6 +116,14 @@ void Metrics::publish() {
     on_io_thread([&] { write_metrics_h5(impl_->h5, rows); });
 }
 
+void Metrics::publish_at_stop() noexcept {
+    try {
+        publish();
+    } catch (const std::exception& error) {
+        log_warning("metrics.h5 is not up to date: {}", error.what());
+    }
+}
+
 std::vector<StepMetrics> Metrics::read() const {
     return read_metrics_csv(impl_->csv);
 }
@@ -127,6 +136,16 @@ void append_event(const std::string& folder, int rank, const std::string& host, 
     // Text from outside (paths, messages) may not be UTF-8; an event must not be lost for that.
     writer.write(event.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
     writer.close();
+}
+
+bool try_append_event(const std::string& folder, int rank, const std::string& host, i64 step, const std::string& phase,
+                      int code, const std::string& text) noexcept {
+    try {
+        append_event(folder, rank, host, step, phase, code, text);
+        return true;
+    } catch (const std::exception&) {
+        return false;
+    }
 }
 
 }  // namespace ogrom

@@ -38,6 +38,8 @@ public:
     ~Metrics();
     void row(const StepMetrics& row);
     void publish();  // rebuilds metrics.h5 by rename
+    // The same where the run ends on a fault (a numerics stop): what fails here is a warning, the fault stays the news.
+    void publish_at_stop() noexcept;
     [[nodiscard]] std::vector<StepMetrics> read() const;
 
 private:
@@ -46,8 +48,12 @@ private:
 };
 std::vector<StepMetrics> read_metrics_csv(const std::string& path);
 
-// events.jsonl: time (UTC), rank, host, step, phase, code, text; one line each, appended.
+// events.jsonl: time (UTC), rank, host, step, phase, code, text; one line each, appended in one write. From any thread;
+// no HDF5, no MPI.
 void append_event(const std::string& folder, int rank, const std::string& host, i64 step, const std::string& phase,
                   int code, const std::string& text);
+// The same for failure hooks: false where the event could not be written (no folder, full disk).
+bool try_append_event(const std::string& folder, int rank, const std::string& host, i64 step, const std::string& phase,
+                      int code, const std::string& text) noexcept;
 
 }  // namespace ogrom

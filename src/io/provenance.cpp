@@ -11,7 +11,6 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "src/base/file.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
 #include "src/base/version.h"
@@ -96,11 +95,6 @@ std::string provenance_json(const ProvenanceInput& input) {
         {"environment", environment()},
         {"extra", std::move(extra)}};
     return root.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
-
-void write_provenance(const std::string& folder, const std::string& json) {
-    make_directories(folder);
-    write_file_atomic(join_path(folder, "provenance.json"), json);
 }
 
 }  // namespace ogrom

@@ -24,7 +24,4 @@ struct ProvenanceInput {
 // (UTC), and the environment variables that change what a run does (OMP_, OPENBLAS_, OMPI_MCA_, NCCL_, SLURM_, ...).
 std::string provenance_json(const ProvenanceInput& input);
 
-// `folder`/provenance.json, complete or not at all. Throws Error(checkpoint).
-void write_provenance(const std::string& folder, const std::string& json);
-
 }  // namespace ogrom

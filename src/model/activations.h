@@ -1,8 +1,11 @@
-// The table of activations: every tensor that a stage keeps between forward and backward (one copy per layer and slot),
-// and every workspace that its calls share. Ledger lines (Stage::declare) and pointers (ActivationSet) are both derived
-// from it. Letters: S slots, L layers of the stage, B T C H D V F as in config/model.h, K key heads; T is T/cp.
+// The table of activations: every tensor that a stage keeps between forward and backward, and every workspace that its
+// calls share. Ledger lines (Stage::declare) and pointers (ActivationSet) are both derived from it. Letters: S slots of
+// a chunk, L its layers, W weight slots, B T C H D V F as in config/model.h, K key heads; tp where tensor ranks split.
+//
+// Which copy of a row a layer uses is decided here alone (CopyMap): a kept row has one copy per slot and layer; a row
+// that backward makes again has a scratch copy that all such layers share, or one per weight slot and layer where the
+// weight half of a split backward pass reads what the input half made.
 #pragma once
-#include <span>
 #include <string>
 #include <vector>
 
@@ -16,7 +19,7 @@
 namespace ogrom {
 
 enum class ActivationName {
-    // saved, one copy per slot and layer (`residual` has one more: the output of the last block)
+    // per slot and layer (`residual` has one more: the output of the last block)
     residual,       // [B, T, C] input of the block
     norm1_mean,     // [B, T]
     norm1_rstd,     // [B, T]
@@ -30,17 +33,26 @@ enum class ActivationName {
     norm2,          // [B, T, C]
     up,             // [B, T, F] with its bias
     gelu,           // [B, T, F]
-    // saved, one copy per slot
-    final_mean,  // [B, T]
-    final_rstd,  // [B, T]
-    final_norm,  // [B, T, C]
+    // per weight slot and layer: from the input half of a split backward pass to the weight half
+    kept_d_attention,  // [B, T, C] gradient of the attention branch's output
+    kept_d_qkv,        // [B, T, (H + 2 K) D]
+    kept_d_mlp,        // [B, T, C]
+    kept_d_up,         // [B, T, F]
+    kept_d_small,      // [6, C] gradients of norms and of biases behind row-parallel products
+    // one copy per gradient buffer
+    d_residual,  // [B, T, C] gradient of the residual stream
     // workspaces, one copy
-    d_residual,           // [B, T, C] gradient of the residual stream
     d_branch,             // [B, T, C] the same behind dropout; only where dropout_residual > 0
     d_narrow,             // [B, T, max(C, H D)]
     d_wide,               // [B, T, max(F, (H + 2 K) D)]
+    gathered,             // [B, T, C] of all positions; only where the sequence is split
+    final_mean,           // [B, T]; this and what follows up to head_sums only with the head
+    final_rstd,           // [B, T]
     logits,               // [logits_rows, padded V]
+    head_max,             // [logits_rows]; only with tensor ranks
+    head_sums,            // [2, logits_rows] in double; likewise
     attention_workspace,  // kernels/ops/attention.h
+    tensor_scratch,       // fixed order of sums over tensor ranks
     count
 };
 
@@ -49,10 +61,32 @@ struct Extent {
     i64 value = 0;
 };
 
+// Where a layer stands: chunk of the stage, activation slot, layer counted from the chunk's first, weight slot.
+struct CopyPlace {
+    i64 chunk = 0, slot = 0, layer = 0;
+    i64 weight_slot = -1;  // -1: a pass whose rows nobody waits for (forward, unsplit backward)
+};
+
+// From a place to the number of the copy.
+struct CopyMap {
+    struct Chunk {
+        i64 first = 0, per_slot = 0, slots = 0;  // kept copies of the chunk
+        std::vector<i64> place;                  // of each layer, among the kept or among the others
+        std::vector<bool> kept;
+    };
+    std::vector<Chunk> chunks;  // empty: no slots and layers, `place.slot` is the number
+    i64 scratch = 0;            // first copy that is not kept
+    i64 per_weight_slot = 0;    // copies of a weight slot; 0: one copy for all
+    i64 passing = 0;            // copy of passes without a weight slot: a waiting one must not be overwritten
+    i64 count = 0;              // of all copies
+    std::string letters;        // of the formula of `count`
+    [[nodiscard]] i64 at(const CopyPlace& place) const;
+};
+
 struct Activation {
     ActivationName id = ActivationName::count;
-    std::string name;             // of the ledger line
-    std::vector<Extent> copies;   // slots, layers
+    std::string name;  // of the ledger line
+    CopyMap copies;
     std::vector<Extent> extents;  // of one copy
     Dtype type = Dtype::fp32;
 
@@ -62,23 +96,23 @@ struct Activation {
     [[nodiscard]] std::string formula() const;
 };
 
-std::vector<Activation> make_activations(const ModelConfig& model, const StageSpan& span, const StageExtents& extents,
-                                         Dtype compute);
+// Throws Error(usage) where heads or positions cannot be split over the tensor ranks.
+std::vector<Activation> make_activations(const ModelConfig& model, const StageShape& shape, Dtype compute);
 
 // The memory of the table, taken from the arena line by line.
 template <class T>
 class ActivationSet {
 public:
     ActivationSet(const std::vector<Activation>& table, Arena& arena);
-    // Copy of `layer` (counted from the stage's first) in `slot`; workspaces have slot = layer = 0.
-    [[nodiscard]] T* at(ActivationName name, i64 slot = 0, i64 layer = 0) const;
+    [[nodiscard]] T* at(ActivationName name, const CopyPlace& place = {}) const;
     // Null where the table has no such row.
     [[nodiscard]] T* find(ActivationName name) const;
 
 private:
     struct Row {
         T* base = nullptr;
-        i64 stride = 0, slots = 0, layers = 0;
+        i64 stride = 0;
+        CopyMap copies;
     };
     std::vector<Row> rows_;
 };

@@ -1,12 +1,10 @@
-// Comes in: residual stream x [B T, C] (arena); backward: d [B T, C], gradient of the stream behind this branch.
-// Goes out: y = x + branch [B T, C] (arena); backward: d of the stream before it, weight gradients added.
+// Comes in: residual stream x [rows, C] (arena); backward: d [rows, C], gradient of the stream behind this branch.
+// Goes out: y = x + branch [rows, C] (arena); backward: d of the stream before it, weight gradients added.
 // Next: model/mlp.cpp (backward: model/block.cpp)
 #include "kernels/ops/attention.h"
 
 #include <cmath>
 
-#include "kernels/common/fault.h"
-#include "kernels/ops/layernorm.h"
 #include "kernels/ops/residual.h"
 
 #include "src/model/layers.h"
@@ -40,7 +38,9 @@ ops::AttentionShape shape_of(const Attention<T>& layer, const Pass& pass) {
     shape.batch = pass.B;
     shape.queries = pass.T;
     shape.keys = keys;
-    shape.heads = shape.heads_total = layer.heads;
+    shape.heads = layer.heads;
+    shape.heads_total = layer.heads_total;
+    shape.head0 = layer.head0;
     shape.kv_heads = layer.kv_heads;
     shape.head_dim = layer.head_dim;
     shape.query_offset = pass.past;
@@ -59,31 +59,19 @@ ops::AttentionShape shape_of(const Attention<T>& layer, const Pass& pass) {
 }  // namespace
 
 template <class T>
-void norm_forward(Stream stream, const Norm<T>& norm, T* y, T* mean, T* rstd, const T* x, i64 rows) {
-    ops::layernorm_forward<T>(stream, {.y = y,
-                                       .mean = mean,
-                                       .rstd = rstd,
-                                       .x = x,
-                                       .gamma = norm.gamma,
-                                       .beta = norm.beta,
-                                       .rows = rows,
-                                       .C = norm.C,
-                                       .epsilon = norm.epsilon});
-}
-
-template <class T>
 void attention_forward(Stream stream, const Attention<T>& layer, T* y, const T* x, const AttentionSaved<T>& saved,
-                       T* workspace, const Pass& pass) {
-    const i64 rows = pass.rows();
+                       const Workspace<T>& workspace, const Pass& pass) {
+    const i64 rows = pass.all_rows();
     // n = norm1(x)
-    norm_forward(stream, layer.norm, saved.norm, saved.mean, saved.rstd, x, rows);
+    norm_forward(stream, layer.norm, saved.norm, saved.mean, saved.rstd, x, pass.rows());
     // q | k | v = n w_qkv^T + b_qkv
-    linear_forward(stream, layer.qkv, saved.qkv, saved.norm, rows);
+    linear_forward(stream, layer.qkv, saved.qkv, rows_of_all(saved.norm, layer.norm.C, workspace, pass), rows);
     ops::add_bias<T>(stream, {.y = saved.qkv,
                               .bias = layer.qkv.bias,
                               .rows = rows,
                               .cols = layer.qkv.out_local,
                               .ldy = layer.qkv.out_local});
+    pass.move_on();
     // o_i = sum_j dropout(softmax_j(q_i k_j / sqrt(D))) v_j, j <= i
     const PackedView<T> packed = view_of(layer, saved.qkv, pass.past);
     ops::attention_forward<T>(stream, {.out = saved.attention,
@@ -92,84 +80,72 @@ void attention_forward(Stream stream, const Attention<T>& layer, T* y, const T* 
                                        .k = packed.k,
                                        .v = packed.v,
                                        .shape = shape_of(layer, pass),
-                                       .workspace = workspace});
+                                       .workspace = workspace.attention});
+    pass.move_on();
     // y = x + dropout(o w_out^T + b_out)
-    linear_forward(stream, layer.out, y, saved.attention, rows);
-    ops::residual_forward<T>(stream,
-                             {.y = y,
-                              .x = x,
-                              .branch = y,
-                              .bias = layer.out.bias,
-                              .B = pass.B,
-                              .T_ = pass.T,
-                              .C = layer.out.out_local,
-                              .sample = pass.sample,
-                              .dropout = dropout_at(pass, pass.dropout_residual, layer.layer, Site::after_attention)});
+    join_branch(stream, layer.out, layer.layer, Site::after_attention, y, x, saved.attention, workspace, pass);
 }
 
 template <class T>
-void attention_backward(Stream stream, const Attention<T>& layer, T* d, const T* x, const AttentionSaved<T>& saved,
-                        const Workspace<T>& workspace, const Pass& pass, const Ready& ready) {
-    const i64 rows = pass.rows();
-    // d_branch = dropout'(d); d itself goes on along the stream
-    const T* d_branch = d;
-    if (pass.dropout_residual > 0) {
-        ops::dropout_backward<T>(
-            stream, {.d_branch = workspace.branch,
-                     .d_y = d,
-                     .B = pass.B,
-                     .T_ = pass.T,
-                     .C = layer.out.out_local,
-                     .sample = pass.sample,
-                     .dropout = dropout_at(pass, pass.dropout_residual, layer.layer, Site::after_attention)});
-        d_branch = workspace.branch;
+void attention_backward(Stream stream, const Attention<T>& layer, Work work, Recompute recompute, T* d, const T* x,
+                        const AttentionSaved<T>& saved, const Workspace<T>& workspace, const Pass& pass) {
+    const i64 rows = pass.all_rows();
+    const bool inputs = work != Work::weights;
+    const bool weights = work != Work::input;
+    const BranchGradients<T>& gradients = workspace.attention_gradients;
+    // d_branch = dropout'(d) ; db_out += sum d_branch
+    const T* d_branch = gradients.out;
+    if (inputs) {
+        d_branch =
+            leave_branch(stream, layer.out, layer.layer, Site::after_attention, d, gradients.out, workspace, pass);
     }
-    // dw_out += d_branch^T o ; db_out += sum d_branch ; d_o = d_branch w_out
-    T* const d_attention = workspace.narrow;
-    linear_backward(stream, layer.out, d_attention, d_branch, saved.attention, rows);
-    ready(layer.out_range);
-    // dq | dk | dv from d_o, probabilities recomputed from the saved log-sum-exp
-    const PackedView<T> packed = view_of(layer, saved.qkv, 0);
-    const PackedView<T> d_packed = view_of(layer, workspace.wide, 0);
-    ops::attention_backward<T>(stream, {.d_q = d_packed.q,
-                                        .d_k = d_packed.k,
-                                        .d_v = d_packed.v,
-                                        .d_out = d_attention,
-                                        .out = saved.attention,
-                                        .lse = saved.lse,
-                                        .q = packed.q,
-                                        .k = packed.k,
-                                        .v = packed.v,
-                                        .shape = shape_of(layer, pass),
-                                        .workspace = workspace.attention});
-    // dw_qkv += d_qkv^T n ; db_qkv += sum d_qkv ; d_n = d_qkv w_qkv
-    T* const d_norm = workspace.narrow;
-    linear_backward(stream, layer.qkv, d_norm, workspace.wide, saved.norm, rows);
-    // d += norm1'(d_n): the branch joins the stream
-    ops::Accumulate mode = ops::Accumulate::add;
-    if (fault_active("residual_gradient_lost")) {
-        mode = ops::Accumulate::overwrite;
+    // dw_out += d_branch^T o
+    if (weights) {
+        linear_weight_gradient(stream, layer.out, d_branch, saved.attention, rows);
+        pass.move_on();
     }
-    ops::layernorm_backward<T>(stream, {.d_x = d,
-                                        .d_gamma = layer.norm.d_gamma,
-                                        .d_beta = layer.norm.d_beta,
-                                        .d_y = d_norm,
-                                        .x = x,
-                                        .gamma = layer.norm.gamma,
-                                        .mean = saved.mean,
-                                        .rstd = saved.rstd,
-                                        .rows = rows,
-                                        .C = layer.norm.C,
-                                        .mode = mode});
-    ready(layer.norm_range);
+    // d_o = d_branch w_out ; dq | dk | dv from d_o, probabilities recomputed from the saved log-sum-exp
+    if (inputs) {
+        T* const d_attention = workspace.narrow;
+        linear_input_gradient(stream, layer.out, d_attention, d_branch, rows);
+        pass.move_on();
+        const PackedView<T> packed = view_of(layer, saved.qkv, 0);
+        const PackedView<T> d_packed = view_of(layer, gradients.wide, 0);
+        ops::attention_backward<T>(stream, {.d_q = d_packed.q,
+                                            .d_k = d_packed.k,
+                                            .d_v = d_packed.v,
+                                            .d_out = d_attention,
+                                            .out = saved.attention,
+                                            .lse = saved.lse,
+                                            .q = packed.q,
+                                            .k = packed.k,
+                                            .v = packed.v,
+                                            .shape = shape_of(layer, pass),
+                                            .workspace = workspace.attention});
+        pass.move_on();
+    }
+    // dw_qkv += d_qkv^T n ; db_qkv += sum d_qkv
+    if (inputs && recompute == Recompute::selective) {
+        norm_forward(stream, layer.norm, saved.norm, saved.mean, saved.rstd, x, pass.rows());
+    }
+    if (weights) {
+        const T* const n = rows_of_all(saved.norm, layer.norm.C, workspace, pass);
+        linear_bias_gradient(stream, layer.qkv, gradients.wide, rows);
+        linear_weight_gradient(stream, layer.qkv, gradients.wide, n, rows);
+        pass.move_on();
+    }
+    // d += norm1'(d_qkv w_qkv)
+    if (inputs) {
+        enter_branch(stream, layer.qkv, layer.norm, d, gradients.wide, x, saved.mean, saved.rstd, workspace, pass);
+        pass.move_on();
+    }
 }
 
-#define OGROM_INSTANTIATE(T)                                                                                    \
-    template void norm_forward<T>(Stream, const Norm<T>&, T*, T*, T*, const T*, i64);                           \
-    template void attention_forward<T>(Stream, const Attention<T>&, T*, const T*, const AttentionSaved<T>&, T*, \
-                                       const Pass&);                                                            \
-    template void attention_backward<T>(Stream, const Attention<T>&, T*, const T*, const AttentionSaved<T>&,    \
-                                        const Workspace<T>&, const Pass&, const Ready&)
+#define OGROM_INSTANTIATE(T)                                                                                \
+    template void attention_forward<T>(Stream, const Attention<T>&, T*, const T*, const AttentionSaved<T>&, \
+                                       const Workspace<T>&, const Pass&);                                   \
+    template void attention_backward<T>(Stream, const Attention<T>&, Work, Recompute, T*, const T*,         \
+                                        const AttentionSaved<T>&, const Workspace<T>&, const Pass&)
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
 #undef OGROM_INSTANTIATE

@@ -1,129 +1,147 @@
-// Binds the layers of a stage to this rank's flat weights and gradients, by the names of the parameter table.
-#include <fmt/format.h>
+#include "src/model/bind.h"
 
-#include "src/model/layers.h"
+#include <algorithm>
+#include <fmt/format.h>
 
 namespace ogrom {
 namespace {
 
-template <class T>
-class Binder {
-public:
-    Binder(const ModelConfig& model, const ParameterLayout& layout, std::span<const T> weights, std::span<T> gradients)
-        : model_(model), layout_(layout), weights_(weights), gradients_(gradients) {
-        OGROM_ASSERT(static_cast<i64>(weights.size()) == layout.size());
-        OGROM_ASSERT(gradients.empty() || gradients.size() == weights.size());
-    }
-    [[nodiscard]] i64 offset(const std::string& name) const { return layout_.tensor(name).offset; }
-    [[nodiscard]] i64 end(const std::string& name) const {
-        const LocalTensor& tensor = layout_.tensor(name);
-        return tensor.offset + tensor.count;
-    }
-    // First element behind layer `prefix`'s last tensor (its bias where there is one).
-    [[nodiscard]] i64 layer_end(const std::string& prefix) const {
-        return end(prefix + (model_.bias ? ".bias" : ".weight"));
-    }
-    [[nodiscard]] const T* weight(const std::string& name) const { return weights_.data() + offset(name); }
-    [[nodiscard]] T* gradient(const std::string& name) const {
-        return gradients_.empty() ? nullptr : gradients_.data() + offset(name);
-    }
-    [[nodiscard]] Norm<T> norm(const std::string& prefix) const {
-        Norm<T> norm{weight(prefix + ".weight"), nullptr, gradient(prefix + ".weight"), nullptr, model_.hidden,
-                     model_.norm_epsilon};
-        if (model_.bias) {
-            norm.beta = weight(prefix + ".bias");
-            norm.d_beta = gradient(prefix + ".bias");
-        }
-        return norm;
-    }
-    // `rows` outputs starting with those of `prefix`: more than its own where the next layers' rows are adjacent.
-    [[nodiscard]] Linear<T> linear(const std::string& prefix, i64 rows, i64 columns) const {
-        Linear<T> linear{weight(prefix + ".weight"), nullptr, gradient(prefix + ".weight"), nullptr, rows, columns};
-        if (model_.bias) {
-            linear.bias = weight(prefix + ".bias");
-            linear.d_bias = gradient(prefix + ".bias");
-        }
-        return linear;
-    }
-
-private:
-    const ModelConfig& model_;
-    const ParameterLayout& layout_;
-    std::span<const T> weights_;
-    std::span<T> gradients_;
-};
+i64 place_of(const ParameterLayout& layout, const Unit& unit, const std::string& name) {
+    return layout.tensor(name).offset - unit.weights[0].first;
+}
 
 template <class T>
-Block<T> bind_block(const Binder<T>& bind, const ModelConfig& model, i64 layer) {
-    const std::string prefix = fmt::format("block.{}.", layer);
-    const i64 query_columns = model.heads * model.head_dim;
-    const i64 qkv_columns = query_columns + 2 * model.kv_heads * model.head_dim;
-    Block<T> block;
-    block.range = {bind.offset(prefix + "norm1.weight"), bind.layer_end(prefix + "mlp.down")};
-
-    Attention<T>& attention = block.attention;
-    attention.layer = layer;
-    attention.heads = model.heads;
-    attention.kv_heads = model.kv_heads;
-    attention.head_dim = model.head_dim;
-    attention.norm = bind.norm(prefix + "norm1");
-    attention.qkv = bind.linear(prefix + "attention.query", qkv_columns, model.hidden);
-    attention.out = bind.linear(prefix + "attention.out", model.hidden, query_columns);
-    attention.norm_range = {block.range.first, bind.layer_end(prefix + "attention.value")};
-    attention.out_range = {attention.norm_range.last, bind.layer_end(prefix + "attention.out")};
-    // One product of q, k and v needs their weights, and their biases, without a gap.
-    OGROM_ASSERT(bind.offset(prefix + "attention.query.weight") + qkv_columns * model.hidden ==
-                 bind.end(prefix + "attention.value.weight"));
-
-    Mlp<T>& mlp = block.mlp;
-    mlp.layer = layer;
-    mlp.norm = bind.norm(prefix + "norm2");
-    mlp.up = bind.linear(prefix + "mlp.up", model.ffn_hidden, model.hidden);
-    mlp.down = bind.linear(prefix + "mlp.down", model.hidden, model.ffn_hidden);
-    mlp.up_range = {attention.out_range.last, bind.layer_end(prefix + "mlp.up")};
-    mlp.down_range = {mlp.up_range.last, block.range.last};
-    return block;
+T* behind(T* start, i64 elements) {
+    return start == nullptr || elements < 0 ? nullptr : start + elements;
 }
 
 }  // namespace
 
 template <class T>
-StageLayers<T> bind_layers(const ModelConfig& model, const StageSpan& span, const ParameterLayout& layout,
-                           std::span<const T> weights, std::span<T> gradients) {
-    require(span.embeds && span.heads && span.first_layer == 0 && span.last_layer == model.layers, ExitCode::usage,
-            "a stage with a part of the layers is not built yet: set parallel.pipeline = 1");
-    const Binder<T> bind(model, layout, weights, gradients);
-    const std::string token = "embedding.token.weight";
-    const std::string position = "embedding.position.weight";
-    StageLayers<T> layers;
-    layers.embedding = {bind.weight(token),
-                        bind.weight(position),
-                        bind.gradient(token),
-                        bind.gradient(position),
-                        model.hidden,
-                        model.vocab,
-                        {bind.offset(token), bind.end(position)}};
-    for (i64 layer = span.first_layer; layer < span.last_layer; ++layer) {
-        layers.blocks.push_back(bind_block(bind, model, layer));
+UnitBinder<T>::UnitBinder(const ModelConfig& model, const ParameterLayout& layout)
+    : model_(model), part_(layout.part()) {
+    require(model.heads % part_.size == 0 && model.kv_heads % part_.size == 0, ExitCode::usage,
+            fmt::format("model.heads = {} and model.kv_heads = {} cannot be split over parallel.tensor = {} ranks",
+                        model.heads, model.kv_heads, part_.size));
+    bool have_block = false;
+    for (const Unit& unit : layout.units()) {
+        if (unit.kind == UnitKind::embedding) {
+            OGROM_ASSERT(place_of(layout, unit, "embedding.token.weight") == 0);
+            position_table_ = place_of(layout, unit, "embedding.position.weight");
+        } else if (unit.kind == UnitKind::head) {
+            find_head(layout, unit);
+        } else if (!have_block) {
+            have_block = true;
+            find_block(layout, unit);
+        }
     }
-    const std::string table = model.tied ? token : "head.weight";
-    Head<T>& head = layers.head;
-    head.norm = bind.norm("final_norm");
-    head.table = bind.weight(table);
-    head.d_table = bind.gradient(table);
-    head.C = model.hidden;
-    head.vocab = model.vocab;
-    head.padded_vocab = model.padded_vocab;
-    head.norm_range = {bind.offset("final_norm.weight"), bind.layer_end("final_norm")};
-    if (!model.tied) {
-        head.table_range = {bind.offset(table), bind.end(table)};
-    }
-    return layers;
 }
 
-template StageLayers<float> bind_layers<float>(const ModelConfig&, const StageSpan&, const ParameterLayout&,
-                                               std::span<const float>, std::span<float>);
-template StageLayers<double> bind_layers<double>(const ModelConfig&, const StageSpan&, const ParameterLayout&,
-                                                 std::span<const double>, std::span<double>);
+template <class T>
+void UnitBinder<T>::find_block(const ParameterLayout& layout, const Unit& unit) {
+    const std::string prefix = fmt::format("block.{}.", unit.layer);
+    const auto place = [&](const char* name) {
+        const std::string full = prefix + name;
+        return Place{place_of(layout, unit, full + ".weight"),
+                     model_.bias ? place_of(layout, unit, full + ".bias") : -1};
+    };
+    norm1_ = place("norm1");
+    qkv_ = place("attention.query");
+    out_ = place("attention.out");
+    norm2_ = place("norm2");
+    up_ = place("mlp.up");
+    down_ = place("mlp.down");
+    // One product of q, k and v needs their weights, and their biases, without a gap.
+    const LocalTensor& value = layout.tensor(prefix + "attention.value.weight");
+    const i64 columns = (model_.heads + 2 * model_.kv_heads) * model_.head_dim / part_.size;
+    OGROM_ASSERT(unit.weights[0].first + qkv_.weight + columns * model_.hidden == value.offset + value.count);
+}
+
+template <class T>
+void UnitBinder<T>::find_head(const ParameterLayout& layout, const Unit& unit) {
+    final_norm_ = {place_of(layout, unit, "final_norm.weight"),
+                   model_.bias ? place_of(layout, unit, "final_norm.bias") : -1};
+    head_range_ = unit.weights.size() - 1;
+    head_table_ = head_range_ == 1 ? 0 : place_of(layout, unit, "head.weight");
+}
+
+template <class T>
+Norm<T> UnitBinder<T>::norm(const UnitPointers<T>& at, Place place) const {
+    return {behind(at.weights[0], place.weight),
+            behind(at.weights[0], place.bias),
+            behind(at.gradients[0], place.weight),
+            behind(at.gradients[0], place.bias),
+            model_.hidden,
+            model_.norm_epsilon};
+}
+
+template <class T>
+Linear<T> UnitBinder<T>::linear(const UnitPointers<T>& at, Place place, i64 out, i64 in) const {
+    return {behind(at.weights[0], place.weight),
+            behind(at.weights[0], place.bias),
+            behind(at.gradients[0], place.weight),
+            behind(at.gradients[0], place.bias),
+            out,
+            in};
+}
+
+template <class T>
+Embedding<T> UnitBinder<T>::embedding(const UnitPointers<T>& at) const {
+    const i64 rows = model_.padded_vocab / part_.size;
+    return {at.weights[0],     behind(at.weights[0], position_table_),
+            at.gradients[0],   behind(at.gradients[0], position_table_),
+            model_.hidden,     model_.vocab,
+            rows * part_.rank, rows};
+}
+
+template <class T>
+Block<T> UnitBinder<T>::block(const UnitPointers<T>& at, i64 layer) const {
+    const i64 heads = model_.heads / part_.size;
+    const i64 kv_heads = model_.kv_heads / part_.size;
+    const i64 query_columns = heads * model_.head_dim;
+    const i64 ffn = model_.ffn_hidden / part_.size;
+    Block<T> block;
+    block.attention = {layer,
+                       heads,
+                       kv_heads,
+                       model_.head_dim,
+                       model_.heads,
+                       heads * part_.rank,
+                       norm(at, norm1_),
+                       linear(at, qkv_, query_columns + 2 * kv_heads * model_.head_dim, model_.hidden),
+                       linear(at, out_, model_.hidden, query_columns)};
+    block.mlp = {layer, norm(at, norm2_), linear(at, up_, ffn, model_.hidden), linear(at, down_, model_.hidden, ffn)};
+    return block;
+}
+
+template <class T>
+Head<T> UnitBinder<T>::head(const UnitPointers<T>& at, i64 logits_rows) const {
+    const i64 padded = model_.padded_vocab / part_.size;
+    const i64 first = padded * part_.rank;
+    return {norm(at, final_norm_),
+            behind(at.weights[head_range_], head_table_),
+            behind(at.gradients[head_range_], head_table_),
+            model_.hidden,
+            model_.vocab,
+            first,
+            std::clamp<i64>(model_.vocab - first, 0, padded),
+            padded,
+            logits_rows};
+}
+
+template <class T>
+UnitPointers<T> pointers_in(const Unit& unit, const T* weights, T* gradients) {
+    UnitPointers<T> at;
+    for (std::size_t r = 0; r < unit.weights.size(); ++r) {
+        at.weights[r] = weights + unit.weights[r].first;
+        at.gradients[r] = gradients == nullptr ? nullptr : gradients + unit.gradients[r].first;
+    }
+    return at;
+}
+
+template class UnitBinder<float>;
+template class UnitBinder<double>;
+template UnitPointers<float> pointers_in<float>(const Unit&, const float*, float*);
+template UnitPointers<double> pointers_in<double>(const Unit&, const double*, double*);
 
 }  // namespace ogrom

@@ -9,7 +9,7 @@
 
 #include "kernels/ops/attention.h"
 
-#include "src/model/layers.h"
+#include "src/model/bind.h"
 #include "src/model/stage.h"
 
 namespace ogrom {
@@ -23,10 +23,13 @@ template <class T>
 struct Generator<T>::Impl {
     Impl(const ModelConfig& model_config, const ParameterLayout& layout, std::span<const T> weights, int threads);
     void feed_rows(const std::int32_t* tokens, i64 n);
-    BlockSaved<T> saved_of(i64 layer, i64 n);
+    BlockSaved<T> saved_of(i64 layer, i64 first);
 
     ModelConfig model;
-    StageLayers<T> layers;
+    Embedding<T> embedding;
+    std::vector<Block<T>> blocks;
+    Head<T> head;
+    Workspace<T> space;
     i64 position = 0;  // tokens fed so far
     i64 qkv_columns = 0;
     std::vector<T> cache;  // [L, sequence, (H + 2 K) D]
@@ -38,8 +41,18 @@ template <class T>
 Generator<T>::Impl::Impl(const ModelConfig& model_config, const ParameterLayout& layout, std::span<const T> weights,
                          int threads)
     : model(model_config) {
-    const StageSpan whole{.first_layer = 0, .last_layer = model.layers};
-    layers = bind_layers<T>(model, whole, layout, weights, {});
+    OGROM_ASSERT(static_cast<i64>(weights.size()) == layout.size());
+    const UnitBinder<T> binder(model, layout);
+    for (const Unit& unit : layout.units()) {
+        const UnitPointers<T> at = pointers_in<T>(unit, weights.data(), nullptr);
+        if (unit.kind == UnitKind::embedding) {
+            embedding = binder.embedding(at);
+        } else if (unit.kind == UnitKind::head) {
+            head = binder.head(at, 1);
+        } else {
+            blocks.push_back(binder.block(at, unit.layer));
+        }
+    }
     const i64 rows = std::min(prefill_rows, model.sequence);
     qkv_columns = (model.heads + 2 * model.kv_heads) * model.head_dim;
     const auto elements = [](i64 n) { return static_cast<std::size_t>(n); };
@@ -60,6 +73,7 @@ Generator<T>::Impl::Impl(const ModelConfig& model_config, const ParameterLayout&
     shape.kv_heads = model.kv_heads;
     shape.head_dim = model.head_dim;
     workspace.resize(elements(ops::attention_workspace(shape, threads)));
+    space.attention = workspace.data();
 }
 
 template <class T>
@@ -77,15 +91,15 @@ void Generator<T>::Impl::feed_rows(const std::int32_t* tokens, i64 n) {
     const Stream stream;
     Pass pass;
     pass.B = 1;
-    pass.T = n;
+    pass.T = pass.part_T = n;
     pass.past = position;
     for (i64 i = 0; i < n; ++i) {
         positions[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(position + i);
     }
-    embedding_forward(stream, layers.embedding, stream_in.data(), tokens, positions.data(), pass);
+    embedding_forward(stream, embedding, stream_in.data(), tokens, positions.data(), space, pass);
     for (i64 layer = 0; layer < model.layers; ++layer) {
-        block_forward(stream, layers.blocks[static_cast<std::size_t>(layer)], stream_out.data(),
-                      saved_of(layer, position), workspace.data(), pass);
+        block_forward(stream, blocks[static_cast<std::size_t>(layer)], stream_out.data(), saved_of(layer, position),
+                      space, pass);
         std::swap(stream_in, stream_out);
     }
     position += n;
@@ -109,8 +123,8 @@ std::span<const T> Generator<T>::feed(std::span<const std::int32_t> tokens) {
     }
     // Only the last position's logits are asked for.
     const T* last_row = my.stream_in.data() + (last_rows - 1) * my.model.hidden;
-    norm_forward<T>({}, my.layers.head.norm, my.norm.data(), nullptr, nullptr, last_row, 1);
-    head_logits<T>({}, my.layers.head, my.logits.data(), my.norm.data(), 1);
+    norm_forward<T>({}, my.head.norm, my.norm.data(), nullptr, nullptr, last_row, 1);
+    head_logits<T>({}, my.head, my.logits.data(), my.norm.data(), 1);
     return {my.logits.data(), static_cast<std::size_t>(my.model.vocab)};
 }
 

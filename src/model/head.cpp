@@ -1,6 +1,6 @@
-// Comes in: normed rows n [B T, C] (arena), targets and mask [B, T] (host batch), table [padded V, C].
-// Goes out: sum of unmasked losses; backward: d [B T, C] behind the last block, table and norm gradients added.
-// Next: train/step.cpp (backward: model/block.cpp, last block first)
+// Comes in: stream x [rows, C] behind the last block (arena), targets and mask [B, T] (host batch), this rank's rows of
+// the table [padded V, C]. Goes out: sum of unmasked losses; backward: d [rows, C] of x, table and norm gradients
+// added. Next: back to model/stage.cpp (backward: model/block.cpp, last block first)
 #include <algorithm>
 
 #include "kernels/common/fault.h"
@@ -14,14 +14,17 @@ namespace ogrom {
 
 template <class T>
 void head_logits(Stream stream, const Head<T>& head, T* logits, const T* norm, i64 rows) {
+    if (head.columns == 0) {
+        return;  // this tensor rank holds padding alone
+    }
     // z = n w^T over the true vocabulary; padding columns are never computed
     ops::matmul<T>(stream, {.y = logits,
                             .a = norm,
                             .b = head.table,
                             .m = rows,
-                            .n = head.vocab,
+                            .n = head.columns,
                             .k = head.C,
-                            .ldy = head.padded_vocab,
+                            .ldy = head.padded_columns,
                             .lda = head.C,
                             .ldb = head.C,
                             .transpose_b = ops::Transpose::yes});
@@ -29,49 +32,82 @@ void head_logits(Stream stream, const Head<T>& head, T* logits, const T* norm, i
 
 namespace {
 
-// Loss of rows [first, first + rows) from their logits; in_place: logits become their gradient.
+// A chunk of rows [first, first + rows) of all positions.
+struct Chunk {
+    i64 first = 0, rows = 0;
+};
+
+// Loss of a chunk whose columns all stand here; in_place: logits become their gradient.
 template <class T>
-void chunk_loss(Stream stream, const Head<T>& head, T* logits, const Batch& batch, i64 first, i64 rows, double scale,
+void whole_loss(Stream stream, const Head<T>& head, T* logits, const Batch& batch, Chunk chunk, double scale,
                 ops::Gradient gradient, double* loss_sum) {
     ops::cross_entropy<T>(stream, {.logits = logits,
-                                   .targets = batch.targets.data() + first,
-                                   .mask = batch.loss_mask.data() + first,
-                                   .rows = rows,
-                                   .vocabulary = head.vocab,
-                                   .padded_vocabulary = head.padded_vocab,
-                                   .ld = head.padded_vocab,
+                                   .targets = batch.targets.data() + chunk.first,
+                                   .mask = batch.loss_mask.data() + chunk.first,
+                                   .rows = chunk.rows,
+                                   .vocabulary = head.columns,
+                                   .padded_vocabulary = head.padded_columns,
+                                   .ld = head.padded_columns,
                                    .scale = scale,
                                    .gradient = gradient,
                                    .loss_sum = loss_sum});
 }
 
-}  // namespace
-
+// The same over tensor ranks that hold some columns each.
 template <class T>
-double head_evaluate(Stream stream, const Head<T>& head, const HeadSaved<T>& saved, const Batch& batch) {
-    const i64 all_rows = batch.B * batch.T;
-    double loss_sum = 0;
-    for (i64 first = 0; first < all_rows; first += head.logits_rows) {
-        const i64 rows = std::min(head.logits_rows, all_rows - first);
-        head_logits(stream, head, saved.logits, saved.norm + first * head.C, rows);
-        chunk_loss(stream, head, saved.logits, batch, first, rows, 0, ops::Gradient::none, &loss_sum);
-    }
-    return loss_sum;
+void shared_loss(Stream stream, const Head<T>& head, const HeadWorkspace<T>& own, const Batch& batch, Chunk chunk,
+                 double scale, ops::Gradient gradient, double* loss_sum, const TensorGroup& group) {
+    const ops::CrossEntropyPart<T> part{.logits = own.logits,
+                                        .targets = batch.targets.data() + chunk.first,
+                                        .mask = batch.loss_mask.data() + chunk.first,
+                                        .rows = chunk.rows,
+                                        .ld = head.padded_columns,
+                                        .columns = head.columns,
+                                        .padded_columns = head.padded_columns,
+                                        .first_column = head.first_column,
+                                        .vocabulary = head.vocab,
+                                        .scale = scale,
+                                        .gradient = gradient,
+                                        .max = own.max,
+                                        .sums = own.sums,
+                                        .loss_sum = loss_sum};
+    // max_r = max_v z_rv
+    ops::cross_entropy_max<T>(stream, part);
+    max_over(group, own.max, chunk.rows);
+    // sum_v exp(z_rv - max_r), and z of the target
+    ops::cross_entropy_sum<T>(stream, part);
+    sum_over(group, own.sums, 2 * chunk.rows);
+    // loss += log sum - (z_target - max) ; dz = scale mask (softmax(z) - onehot)
+    ops::cross_entropy_finish<T>(stream, part);
 }
 
-namespace {
+// z = n w^T of a chunk and its loss.
+template <class T>
+void chunk_loss(Stream stream, const Head<T>& head, const T* norm, const HeadWorkspace<T>& own, const Batch& batch,
+                Chunk chunk, double scale, ops::Gradient gradient, double* loss_sum, const TensorGroup& group) {
+    head_logits(stream, head, own.logits, norm + chunk.first * head.C, chunk.rows);
+    if (group.size == 1) {
+        whole_loss(stream, head, own.logits, batch, chunk, scale, gradient, loss_sum);
+    } else {
+        shared_loss(stream, head, own, batch, chunk, scale, gradient, loss_sum, group);
+    }
+}
 
 // dw += dz^T n ; d_n = dz w, for a chunk of rows
 template <class T>
 void chunk_products(Stream stream, const Head<T>& head, T* d_norm, const T* d_logits, const T* norm, i64 rows) {
+    if (head.columns == 0) {
+        std::fill_n(d_norm, rows * head.C, T(0));
+        return;
+    }
     ops::matmul<T>(stream, {.y = head.d_table,
                             .a = d_logits,
                             .b = norm,
-                            .m = head.vocab,
+                            .m = head.columns,
                             .n = head.C,
                             .k = rows,
                             .ldy = head.C,
-                            .lda = head.padded_vocab,
+                            .lda = head.padded_columns,
                             .ldb = head.C,
                             .transpose_a = ops::Transpose::yes,
                             .beta = 1});
@@ -80,32 +116,61 @@ void chunk_products(Stream stream, const Head<T>& head, T* d_norm, const T* d_lo
                             .b = head.table,
                             .m = rows,
                             .n = head.C,
-                            .k = head.vocab,
+                            .k = head.columns,
                             .ldy = head.C,
-                            .lda = head.padded_vocab,
+                            .lda = head.padded_columns,
                             .ldb = head.C});
+}
+
+// n = final_norm(x), rows of all positions
+template <class T>
+const T* normed(Stream stream, const Head<T>& head, const T* x, const HeadWorkspace<T>& own,
+                const Workspace<T>& workspace, const Pass& pass) {
+    norm_forward(stream, head.norm, workspace.narrow, own.mean, own.rstd, x, pass.rows());
+    return rows_of_all<T>(workspace.narrow, head.C, workspace, pass);
 }
 
 }  // namespace
 
 template <class T>
-double head_backward(Stream stream, const Head<T>& head, T* d, const T* x, const HeadSaved<T>& saved,
-                     const Batch& batch, double loss_scale, const Ready& ready) {
-    const i64 all_rows = batch.B * batch.T;
+double head_evaluate(Stream stream, const Head<T>& head, const T* x, const HeadWorkspace<T>& own,
+                     const Workspace<T>& workspace, const Batch& batch, const Pass& pass) {
+    const T* const norm = normed(stream, head, x, own, workspace, pass);
+    double loss_sum = 0;
+    for (i64 first = 0; first < pass.all_rows(); first += head.logits_rows) {
+        const Chunk chunk{first, std::min(head.logits_rows, pass.all_rows() - first)};
+        chunk_loss(stream, head, norm, own, batch, chunk, 0, ops::Gradient::none, &loss_sum, pass.tensor);
+        pass.move_on();
+    }
+    return loss_sum;
+}
+
+template <class T>
+double head_backward(Stream stream, const Head<T>& head, T* d, const T* x, const HeadWorkspace<T>& own,
+                     const Workspace<T>& workspace, const Batch& batch, double loss_scale, const Pass& pass) {
     if (fault_active("micro_batch_scale")) {
         loss_scale = 1.0 / static_cast<double>(std::max<i64>(1, batch.unmasked));
     }
+    const bool split = pass.tensor.splits_positions();
+    const T* const norm = normed(stream, head, x, own, workspace, pass);
+    // A gathered copy leaves the workspace of the normed rows free for the gradient of all positions.
+    T* const d_norm = split ? workspace.narrow : d;
     double loss_sum = 0;
-    for (i64 first = 0; first < all_rows; first += head.logits_rows) {
-        const i64 rows = std::min(head.logits_rows, all_rows - first);
-        const T* norm = saved.norm + first * head.C;
-        // z = n w^T ; loss += lse(z) - z_target ; dz = scale mask (softmax(z) - onehot)
-        head_logits(stream, head, saved.logits, norm, rows);
-        chunk_loss(stream, head, saved.logits, batch, first, rows, loss_scale, ops::Gradient::in_place, &loss_sum);
-        chunk_products(stream, head, d + first * head.C, saved.logits, norm, rows);
+    for (i64 first = 0; first < pass.all_rows(); first += head.logits_rows) {
+        const Chunk chunk{first, std::min(head.logits_rows, pass.all_rows() - first)};
+        chunk_loss(stream, head, norm, own, batch, chunk, loss_scale, ops::Gradient::in_place, &loss_sum, pass.tensor);
+        pass.move_on();
+        chunk_products(stream, head, d_norm + first * head.C, own.logits, norm + first * head.C, chunk.rows);
+        pass.move_on();
     }
-    if (head.table_range.first < head.table_range.last) {
-        ready(head.table_range);
+    if (fault_active("tied_gradient_missed")) {
+        std::fill_n(head.d_table, head.padded_columns * head.C, T(0));
+    }
+    // d_n is a partial sum over tensor ranks
+    if (split) {
+        scatter_positions(pass.tensor, d, d_norm, pass.B, pass.part_T, head.C);
+    } else {
+        sum_over(pass.tensor, d, pass.rows() * head.C);
     }
     // d = final_norm'(d_n), in place: the stream's gradient starts here
     ops::layernorm_backward<T>(stream, {.d_x = d,
@@ -114,20 +179,20 @@ double head_backward(Stream stream, const Head<T>& head, T* d, const T* x, const
                                         .d_y = d,
                                         .x = x,
                                         .gamma = head.norm.gamma,
-                                        .mean = saved.mean,
-                                        .rstd = saved.rstd,
-                                        .rows = all_rows,
+                                        .mean = own.mean,
+                                        .rstd = own.rstd,
+                                        .rows = pass.rows(),
                                         .C = head.C,
                                         .mode = ops::Accumulate::overwrite});
-    ready(head.norm_range);
     return loss_sum;
 }
 
-#define OGROM_INSTANTIATE(T)                                                                                          \
-    template void head_logits<T>(Stream, const Head<T>&, T*, const T*, i64);                                          \
-    template double head_evaluate<T>(Stream, const Head<T>&, const HeadSaved<T>&, const Batch&);                      \
-    template double head_backward<T>(Stream, const Head<T>&, T*, const T*, const HeadSaved<T>&, const Batch&, double, \
-                                     const Ready&)
+#define OGROM_INSTANTIATE(T)                                                                                         \
+    template void head_logits<T>(Stream, const Head<T>&, T*, const T*, i64);                                         \
+    template double head_evaluate<T>(Stream, const Head<T>&, const T*, const HeadWorkspace<T>&, const Workspace<T>&, \
+                                     const Batch&, const Pass&);                                                     \
+    template double head_backward<T>(Stream, const Head<T>&, T*, const T*, const HeadWorkspace<T>&,                  \
+                                     const Workspace<T>&, const Batch&, double, const Pass&)
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
 #undef OGROM_INSTANTIATE

@@ -71,7 +71,7 @@ i64 Unit::count() const {
 }
 
 ParameterLayout::ParameterLayout(const ParameterTable& table, std::span<const StageSpan> spans, TensorPart part)
-    : part_(part) {
+    : table_(table.rows()), part_(part) {
     const bool embeds = std::any_of(spans.begin(), spans.end(), [](const StageSpan& span) { return span.embeds; });
     const bool heads = std::any_of(spans.begin(), spans.end(), [](const StageSpan& span) { return span.heads; });
     const i64 layers = layers_of(table);

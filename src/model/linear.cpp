@@ -1,5 +1,5 @@
-// Comes in: x [rows, in_local] (arena), weight [out_local, in_local] (flat weights); backward dy [rows, out_local].
-// Goes out: y [rows, out_local]; backward dx [rows, in_local], dw and db added to the flat gradients.
+// Comes in: x [rows, in_local] (arena), weight [out_local, in_local] (unit); backward dy [rows, out_local].
+// Goes out: y [rows, out_local]; backward dx [rows, in_local], dw and db added to the unit's gradients.
 // Next: back to the layer that called (attention.cpp, mlp.cpp)
 #include "src/model/linear.h"
 
@@ -23,13 +23,19 @@ void linear_forward(Stream stream, const Linear<T>& linear, T* y, const T* x, i6
 }
 
 template <class T>
-void linear_backward(Stream stream, const Linear<T>& linear, T* d_x, const T* d_y, const T* x, i64 rows) {
+void linear_input_gradient(Stream stream, const Linear<T>& linear, T* d_x, const T* d_y, i64 rows) {
     const i64 out = linear.out_local;
     const i64 in = linear.in_local;
-    // db += sum_rows dy
-    if (linear.d_bias != nullptr) {
-        ops::bias_gradient<T>(stream, {.d_bias = linear.d_bias, .d_y = d_y, .rows = rows, .cols = out, .ldy = out});
-    }
+    // dx = dy w
+    ops::matmul<T>(
+        stream,
+        {.y = d_x, .a = d_y, .b = linear.weight, .m = rows, .n = in, .k = out, .ldy = in, .lda = out, .ldb = in});
+}
+
+template <class T>
+void linear_weight_gradient(Stream stream, const Linear<T>& linear, const T* d_y, const T* x, i64 rows) {
+    const i64 out = linear.out_local;
+    const i64 in = linear.in_local;
     // dw += dy^T x
     ops::matmul<T>(stream, {.y = linear.d_weight,
                             .a = d_y,
@@ -42,15 +48,25 @@ void linear_backward(Stream stream, const Linear<T>& linear, T* d_x, const T* d_
                             .ldb = in,
                             .transpose_a = ops::Transpose::yes,
                             .beta = 1});
-    // dx = dy w
-    ops::matmul<T>(
-        stream,
-        {.y = d_x, .a = d_y, .b = linear.weight, .m = rows, .n = in, .k = out, .ldy = in, .lda = out, .ldb = in});
 }
 
-template void linear_forward<float>(Stream, const Linear<float>&, float*, const float*, i64);
-template void linear_forward<double>(Stream, const Linear<double>&, double*, const double*, i64);
-template void linear_backward<float>(Stream, const Linear<float>&, float*, const float*, const float*, i64);
-template void linear_backward<double>(Stream, const Linear<double>&, double*, const double*, const double*, i64);
+template <class T>
+void linear_bias_gradient(Stream stream, const Linear<T>& linear, const T* d_y, i64 rows) {
+    if (linear.d_bias != nullptr) {
+        // db += sum_rows dy
+        ops::bias_gradient<T>(
+            stream,
+            {.d_bias = linear.d_bias, .d_y = d_y, .rows = rows, .cols = linear.out_local, .ldy = linear.out_local});
+    }
+}
+
+#define OGROM_INSTANTIATE(T)                                                                    \
+    template void linear_forward<T>(Stream, const Linear<T>&, T*, const T*, i64);               \
+    template void linear_input_gradient<T>(Stream, const Linear<T>&, T*, const T*, i64);        \
+    template void linear_weight_gradient<T>(Stream, const Linear<T>&, const T*, const T*, i64); \
+    template void linear_bias_gradient<T>(Stream, const Linear<T>&, const T*, i64)
+OGROM_INSTANTIATE(float);
+OGROM_INSTANTIATE(double);
+#undef OGROM_INSTANTIATE
 
 }  // namespace ogrom

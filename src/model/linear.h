@@ -2,10 +2,9 @@
 //   column parallel: w's rows are split, out_local = out / tp, in_local = in. Forward needs nothing of other ranks;
 //                    dx is a partial sum over tp.
 //   row parallel:    w's columns are split, in_local = in / tp, out_local = out. y is a partial sum over tp, so the
-//   bias
-//                    is added after it (by the residual joint); dx needs nothing.
-// tp = 1 here: local extents are the whole ones and no sum is pending.
-// 2 rows out in flops forward, twice that backward. The bias is not part of the product: it is fused into what follows.
+//                    bias is added after it (by the residual joint); dx needs nothing.
+// The layers make those sums (model/tensor_group.h). 2 rows out in flops forward, twice that backward, in two halves
+// that a split backward pass makes apart. The bias is not part of the product: it is fused into what follows.
 #pragma once
 #include "kernels/common/stream.h"
 #include "kernels/ops/matmul.h"
@@ -25,8 +24,16 @@ struct Linear {
 template <class T>
 void linear_forward(Stream stream, const Linear<T>& linear, T* y, const T* x, i64 rows);
 
-// d_bias += sum_rows dy ; d_weight += dy^T x ; dx[rows, in_local] = dy w (overwritten).
+// dx[rows, in_local] = dy w (overwritten).
 template <class T>
-void linear_backward(Stream stream, const Linear<T>& linear, T* d_x, const T* d_y, const T* x, i64 rows);
+void linear_input_gradient(Stream stream, const Linear<T>& linear, T* d_x, const T* d_y, i64 rows);
+
+// d_weight += dy^T x.
+template <class T>
+void linear_weight_gradient(Stream stream, const Linear<T>& linear, const T* d_y, const T* x, i64 rows);
+
+// d_bias += sum_rows dy, where there is a bias.
+template <class T>
+void linear_bias_gradient(Stream stream, const Linear<T>& linear, const T* d_y, i64 rows);
 
 }  // namespace ogrom

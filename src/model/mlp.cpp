@@ -1,86 +1,84 @@
-// Comes in: residual stream x [B T, C] (arena); backward: d [B T, C], gradient of the stream behind this branch.
-// Goes out: y = x + branch [B T, C] (arena); backward: d of the stream before it, weight gradients added.
+// Comes in: residual stream x [rows, C] (arena); backward: d [rows, C], gradient of the stream behind this branch.
+// Goes out: y = x + branch [rows, C] (arena); backward: d of the stream before it, weight gradients added.
 // Next: model/head.cpp after the last block (backward: model/attention.cpp)
-#include "kernels/common/fault.h"
 #include "kernels/ops/gelu.h"
-#include "kernels/ops/layernorm.h"
-#include "kernels/ops/residual.h"
 
 #include "src/model/layers.h"
 
 namespace ogrom {
 
 template <class T>
-void mlp_forward(Stream stream, const Mlp<T>& layer, T* y, const T* x, const MlpSaved<T>& saved, const Pass& pass) {
-    const i64 rows = pass.rows();
+void mlp_inner(Stream stream, const Mlp<T>& layer, const T* x, const MlpSaved<T>& saved, const Workspace<T>& workspace,
+               const Pass& pass) {
     // n = norm2(x)
-    norm_forward(stream, layer.norm, saved.norm, saved.mean, saved.rstd, x, rows);
+    norm_forward(stream, layer.norm, saved.norm, saved.mean, saved.rstd, x, pass.rows());
     // u = n w_up^T + b_up ; a = gelu(u)
-    linear_forward(stream, layer.up, saved.up, saved.norm, rows);
+    const i64 rows = pass.all_rows();
+    linear_forward(stream, layer.up, saved.up, rows_of_all(saved.norm, layer.norm.C, workspace, pass), rows);
+    pass.move_on();
     ops::bias_gelu_forward<T>(
         stream, {.y = saved.gelu, .x = saved.up, .bias = layer.up.bias, .rows = rows, .F = layer.up.out_local});
-    // y = x + dropout(a w_down^T + b_down)
-    linear_forward(stream, layer.down, y, saved.gelu, rows);
-    ops::residual_forward<T>(stream,
-                             {.y = y,
-                              .x = x,
-                              .branch = y,
-                              .bias = layer.down.bias,
-                              .B = pass.B,
-                              .T_ = pass.T,
-                              .C = layer.down.out_local,
-                              .sample = pass.sample,
-                              .dropout = dropout_at(pass, pass.dropout_residual, layer.layer, Site::after_mlp)});
 }
 
 template <class T>
-void mlp_backward(Stream stream, const Mlp<T>& layer, T* d, const T* x, const MlpSaved<T>& saved,
-                  const Workspace<T>& workspace, const Pass& pass, const Ready& ready) {
-    const i64 rows = pass.rows();
-    // d_branch = dropout'(d); d itself goes on along the stream
-    const T* d_branch = d;
-    if (pass.dropout_residual > 0) {
-        ops::dropout_backward<T>(stream,
-                                 {.d_branch = workspace.branch,
-                                  .d_y = d,
-                                  .B = pass.B,
-                                  .T_ = pass.T,
-                                  .C = layer.down.out_local,
-                                  .sample = pass.sample,
-                                  .dropout = dropout_at(pass, pass.dropout_residual, layer.layer, Site::after_mlp)});
-        d_branch = workspace.branch;
-    }
-    // dw_down += d_branch^T a ; db_down += sum d_branch ; d_a = d_branch w_down
-    linear_backward(stream, layer.down, workspace.wide, d_branch, saved.gelu, rows);
-    ready(layer.down_range);
-    // d_u = d_a gelu'(u)
-    ops::gelu_backward<T>(
-        stream, {.d_x = workspace.wide, .d_y = workspace.wide, .u = saved.up, .n = rows * layer.up.out_local});
-    // dw_up += d_u^T n ; db_up += sum d_u ; d_n = d_u w_up
-    linear_backward(stream, layer.up, workspace.narrow, workspace.wide, saved.norm, rows);
-    // d += norm2'(d_n): the branch joins the stream
-    ops::Accumulate mode = ops::Accumulate::add;
-    if (fault_active("residual_gradient_lost")) {
-        mode = ops::Accumulate::overwrite;
-    }
-    ops::layernorm_backward<T>(stream, {.d_x = d,
-                                        .d_gamma = layer.norm.d_gamma,
-                                        .d_beta = layer.norm.d_beta,
-                                        .d_y = workspace.narrow,
-                                        .x = x,
-                                        .gamma = layer.norm.gamma,
-                                        .mean = saved.mean,
-                                        .rstd = saved.rstd,
-                                        .rows = rows,
-                                        .C = layer.norm.C,
-                                        .mode = mode});
-    ready(layer.up_range);
+void mlp_forward(Stream stream, const Mlp<T>& layer, T* y, const T* x, const MlpSaved<T>& saved,
+                 const Workspace<T>& workspace, const Pass& pass) {
+    mlp_inner(stream, layer, x, saved, workspace, pass);
+    // y = x + dropout(a w_down^T + b_down)
+    join_branch(stream, layer.down, layer.layer, Site::after_mlp, y, x, saved.gelu, workspace, pass);
+    pass.move_on();
 }
 
-#define OGROM_INSTANTIATE(T)                                                                                    \
-    template void mlp_forward<T>(Stream, const Mlp<T>&, T*, const T*, const MlpSaved<T>&, const Pass&);         \
-    template void mlp_backward<T>(Stream, const Mlp<T>&, T*, const T*, const MlpSaved<T>&, const Workspace<T>&, \
-                                  const Pass&, const Ready&)
+template <class T>
+void mlp_backward(Stream stream, const Mlp<T>& layer, Work work, Recompute recompute, T* d, const T* x,
+                  const MlpSaved<T>& saved, const Workspace<T>& workspace, const Pass& pass) {
+    const i64 rows = pass.all_rows();
+    const bool inputs = work != Work::weights;
+    const bool weights = work != Work::input;
+    const BranchGradients<T>& gradients = workspace.mlp_gradients;
+    // d_branch = dropout'(d) ; db_down += sum d_branch
+    const T* d_branch = gradients.out;
+    if (inputs) {
+        d_branch = leave_branch(stream, layer.down, layer.layer, Site::after_mlp, d, gradients.out, workspace, pass);
+    }
+    // dw_down += d_branch^T a
+    if (weights) {
+        if (recompute == Recompute::selective) {
+            ops::gelu_forward<T>(stream, {.y = saved.gelu, .u = saved.up, .n = rows * layer.up.out_local});
+        }
+        linear_weight_gradient(stream, layer.down, d_branch, saved.gelu, rows);
+        pass.move_on();
+    }
+    // d_u = (d_branch w_down) gelu'(u)
+    if (inputs) {
+        linear_input_gradient(stream, layer.down, gradients.wide, d_branch, rows);
+        pass.move_on();
+        ops::gelu_backward<T>(
+            stream, {.d_x = gradients.wide, .d_y = gradients.wide, .u = saved.up, .n = rows * layer.up.out_local});
+    }
+    // dw_up += d_u^T n ; db_up += sum d_u
+    if (inputs && recompute == Recompute::selective) {
+        norm_forward(stream, layer.norm, saved.norm, saved.mean, saved.rstd, x, pass.rows());
+    }
+    if (weights) {
+        const T* const n = rows_of_all(saved.norm, layer.norm.C, workspace, pass);
+        linear_bias_gradient(stream, layer.up, gradients.wide, rows);
+        linear_weight_gradient(stream, layer.up, gradients.wide, n, rows);
+        pass.move_on();
+    }
+    // d += norm2'(d_u w_up)
+    if (inputs) {
+        enter_branch(stream, layer.up, layer.norm, d, gradients.wide, x, saved.mean, saved.rstd, workspace, pass);
+        pass.move_on();
+    }
+}
+
+#define OGROM_INSTANTIATE(T)                                                                                           \
+    template void mlp_inner<T>(Stream, const Mlp<T>&, const T*, const MlpSaved<T>&, const Workspace<T>&, const Pass&); \
+    template void mlp_forward<T>(Stream, const Mlp<T>&, T*, const T*, const MlpSaved<T>&, const Workspace<T>&,         \
+                                 const Pass&);                                                                         \
+    template void mlp_backward<T>(Stream, const Mlp<T>&, Work, Recompute, T*, const T*, const MlpSaved<T>&,            \
+                                  const Workspace<T>&, const Pass&)
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
 #undef OGROM_INSTANTIATE

@@ -106,6 +106,7 @@ public:
     ParameterLayout(ParameterTable&&, const StageSpan&) = delete;
     ParameterLayout(ParameterTable&&, std::span<const StageSpan>, TensorPart = {}) = delete;
     [[nodiscard]] std::span<const LocalTensor> tensors() const { return tensors_; }
+    [[nodiscard]] std::span<const Parameter> table() const { return table_; }  // every row of the model, by id
     [[nodiscard]] const LocalTensor& tensor(std::string_view name) const;
     [[nodiscard]] i64 size() const { return size_; }  // elements of the flat buffer
     // Elements of the gradient space: the flat buffer, and behind it the head's part of a tied table's gradient where
@@ -122,6 +123,7 @@ public:
 
 private:
     void add_units(const StageSpan& span);
+    std::span<const Parameter> table_;
     std::vector<LocalTensor> tensors_;
     std::vector<Unit> units_;
     TensorPart part_;

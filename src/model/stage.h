@@ -1,12 +1,13 @@
-// The layers of one pipeline stage (here: the whole model) over one micro-batch: forward saves activations in a slot,
-// backward reads them. Explicit forward and backward per layer, no tape. The last stage's loss and its gradient are one
-// pass over chunks of logits at the start of backward, so that full logits never exist.
-// Comes in: a Batch. Goes out: the sum of its unmasked losses, gradients added to the flat gradient buffer.
+// The layers of one pipeline rank over one micro-batch at a time: all its chunks, on its place of the tensor axis.
+// forward saves activations in a slot of the chunk, backward reads them. Explicit forward and backward per layer, no
+// tape. The loss and its gradient are one pass over chunks of logits at the start of the last chunk's backward, so that
+// full logits never exist.
+// Comes in: a Batch (whole on every rank), a unit's parameters when it is used. Goes out: gradients added to the
+// unit's; the sum of unmasked losses, where the head is. Between chunks and ranks: activation_in / activation_out of a
+// slot, and gradient(buffer), which holds d(output) of the chunk before a backward pass and d(input) behind it.
 #pragma once
-#include <functional>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "kernels/common/stream.h"
@@ -15,29 +16,40 @@
 #include "src/data/batch.h"
 #include "src/device/arena.h"
 #include "src/device/ledger.h"
-#include "src/model/parameters.h"
+#include "src/model/tensor_group.h"
+#include "src/model/unit.h"
 
 namespace ogrom {
 
-struct StageExtents {  // everything that decides the size of activations
-    i64 micro_batch = 0, sequence = 0, slots = 1, logits_rows = 0;
+struct StageExtents {
+    i64 micro_batch = 0, sequence = 0, logits_rows = 0;  // sequence: all positions of a sample
     int threads = 1;
+    std::vector<i64> slots = {1};  // activation slots of each chunk
+    i64 gradient_buffers = 1;
+    i64 weight_slots = 0;  // split backward passes whose weight half may wait
 };
 
-// Called by the stage, supplied by train (nothing lower names anything higher).
-struct StageHooks {
-    std::function<void(i64 first, i64 last)> parameters_wanted;  // flat element range about to be read (ZeRO-3)
-    std::function<void(i64 first, i64 last)>
-        gradient_ready;  // flat element range whose gradient of this micro-batch is final
+// Everything that decides the memory and the work of a stage.
+struct StageShape {
+    std::vector<StageSpan> spans;  // of each chunk, in order of the forward pass; spans[i].chunk == i
+    StageExtents extents;
+    TensorPart tensor;
+    Sequence sequence = Sequence::whole;
+    Recompute recompute = Recompute::none;
+    i64 recompute_interval = 1;  // full: layers 0, n, 2n ... of the model
+    ReduceOrder reduce_order = ReduceOrder::any;
 };
+// What backward makes again of a layer of the model.
+Recompute recompute_of(const StageShape& shape, i64 layer);
 
 template <class T>
 class Stage {
 public:
     // Adds the stage's lines (activations per slot, workspaces) to the ledger; plan and run call the same function.
-    static void declare(Ledger& ledger, const ModelConfig& model, const StageSpan& span, const StageExtents& extents);
-    Stage(const ModelConfig& model, const StageSpan& span, const StageExtents& extents, const ParameterLayout& layout,
-          Arena& arena, std::span<T> weights, std::span<T> gradients, StageHooks hooks);
+    static void declare(Ledger& ledger, const ModelConfig& model, const StageShape& shape);
+    // `layout`, `source` and `tensor` (null with one tensor rank) must outlive the stage.
+    Stage(const ModelConfig& model, const StageShape& shape, const ParameterLayout& layout, Arena& arena,
+          UnitSource<T>& source, Communicator* tensor);
     ~Stage();
 
     struct StepInfo {
@@ -46,12 +58,24 @@ public:
         i64 step = 0;
         bool training = true;  // false: no dropout
     };
-    // Forward of one micro-batch into `slot`.
-    void forward(Stream stream, const Batch& batch, i64 slot, const StepInfo& info);
-    // Loss and gradient of the micro-batch in `slot`; returns the sum of its unmasked losses (not scaled).
-    double backward(Stream stream, const Batch& batch, i64 slot, const StepInfo& info);
-    // Forward and loss only (evaluation); returns the sum of unmasked losses. Uses slot 0.
-    double evaluate(Stream stream, const Batch& batch);
+    // Forward of one micro-batch through a chunk. The embedding's chunk makes its own input, another reads
+    // activation_in(chunk, slot).
+    void forward(Stream stream, const Batch& batch, i64 chunk, i64 slot, const StepInfo& info);
+    // Backward of the micro-batch in `slot`, gradient(buffer) in place. Returns the sum of its unmasked losses (not
+    // scaled) where the chunk holds the head, else 0; equal on all tensor ranks.
+    double backward(Stream stream, const Batch& batch, i64 chunk, i64 slot, i64 buffer, const StepInfo& info);
+    // The same in two halves, with the same bits: the second may come any time later while slot and weight slot stand.
+    double backward_input(Stream stream, const Batch& batch, i64 chunk, i64 slot, i64 buffer, i64 weight_slot,
+                          const StepInfo& info);
+    void backward_weight(Stream stream, const Batch& batch, i64 chunk, i64 slot, i64 weight_slot, const StepInfo& info);
+    // After forward with info.training = false: the sum of unmasked losses where the chunk holds the head, else 0.
+    double evaluate(Stream stream, const Batch& batch, i64 chunk, i64 slot);
+
+    // [micro_batch, T or T/tp, C]: what passes between chunks. The output stays in its slot until the next forward.
+    [[nodiscard]] i64 boundary_elements() const;
+    [[nodiscard]] T* activation_in(i64 chunk, i64 slot) const;
+    [[nodiscard]] T* activation_out(i64 chunk, i64 slot) const;
+    [[nodiscard]] T* gradient(i64 buffer) const;
 
 private:
     struct Impl;

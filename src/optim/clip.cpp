@@ -1,6 +1,6 @@
-// Comes in: gradients[size] (flat, arena), summed over dp and equal on all ranks.
+// Comes in: gradients in optim/state (arena): of the whole model's loss, each rank what it owns.
 // Goes out: the global norm and the clip factor; the update applies the factor as it reads the gradient.
-// Next: optim/adamw.cpp.
+// Next: optim/update.cpp.
 #include "src/optim/clip.h"
 
 #include <cmath>
@@ -11,19 +11,31 @@
 namespace ogrom {
 
 template <class T>
-double global_norm(Stream stream, std::span<const T> gradients, const ParameterLayout& layout) {
-    double sum = 0;
+double global_norm(Stream stream, const StepState<T>& state, const ParameterLayout& layout, const Ownership& ownership,
+                   const StepPlace& place, Communicator& world) {
+    ExactSum sum;
     for (const LocalTensor& tensor : layout.tensors()) {
         const Parameter& parameter = *tensor.parameter;
-        if (parameter.kind != ParameterKind::weight || parameter.frozen || !parameter.tie.empty()) {
+        const bool counts = parameter.kind == ParameterKind::weight && !parameter.frozen && parameter.tie.empty();
+        const bool copy = layout.replicated(tensor) && layout.part().rank != 0;
+        if (!counts || place.replica != 0 || (copy && !fault_active("norm_counted_per_tensor_rank"))) {
             continue;
         }
-        // Padded rows stand at the end of a tensor: its first count() elements are the logical ones.
-        const double part = ops::sum_of_squares<T>(stream, gradients.data() + tensor.offset, parameter.count());
         const bool twice = fault_active("norm_counted_twice") && parameter.group == ParameterGroup::norm;
-        sum += twice ? 2 * part : part;
+        // Padding stands at the end of a tensor.
+        const FlatRange logical{tensor.offset, tensor.offset + tensor.logical};
+        for (const FlatRange& range : intersect(ownership.ranges(place.part), logical)) {
+            for (int times = 0; times < (twice ? 2 : 1); ++times) {
+                ops::block_squares<T>(stream, state.gradients.locate(range), range.count(), sum);
+            }
+        }
     }
-    return std::sqrt(sum);
+    sum.normalise();
+    world
+        .all_reduce(sum.limb.data(), ExactSum::words, Dtype::i64, ReduceOp::sum, ReduceOrder::any, nullptr,
+                    "gradient norm")
+        .wait();
+    return std::sqrt(sum.value());
 }
 
 double clip_factor(double norm, double clip_norm) {
@@ -36,7 +48,9 @@ double clip_factor(double norm, double clip_norm) {
     return clip_norm / norm;
 }
 
-template double global_norm<float>(Stream, std::span<const float>, const ParameterLayout&);
-template double global_norm<double>(Stream, std::span<const double>, const ParameterLayout&);
+template double global_norm<float>(Stream, const StepState<float>&, const ParameterLayout&, const Ownership&,
+                                   const StepPlace&, Communicator&);
+template double global_norm<double>(Stream, const StepState<double>&, const ParameterLayout&, const Ownership&,
+                                    const StepPlace&, Communicator&);
 
 }  // namespace ogrom

@@ -4,23 +4,23 @@
 
 namespace ogrom {
 
-std::string_view name_of(PipelineActionKind kind) {
+std::string_view name_of(ActionKind kind) {
     switch (kind) {
-        case PipelineActionKind::receive_forward:
+        case ActionKind::receive_forward:
             return "receive_forward";
-        case PipelineActionKind::forward:
+        case ActionKind::forward:
             return "forward";
-        case PipelineActionKind::send_forward:
+        case ActionKind::send_forward:
             return "send_forward";
-        case PipelineActionKind::receive_backward:
+        case ActionKind::receive_backward:
             return "receive_backward";
-        case PipelineActionKind::backward:
+        case ActionKind::backward:
             return "backward";
-        case PipelineActionKind::backward_input:
+        case ActionKind::backward_input:
             return "backward_input";
-        case PipelineActionKind::backward_weight:
+        case ActionKind::backward_weight:
             return "backward_weight";
-        case PipelineActionKind::send_backward:
+        case ActionKind::send_backward:
             return "send_backward";
     }
     return "?";
@@ -40,10 +40,10 @@ std::string_view name_of(PipelineSchedule kind) {
     return "?";
 }
 
-std::string describe(const PipelineAction& action) {
+std::string describe(const Action& action) {
     std::string text =
         fmt::format("{} of micro-batch {}, chunk {}", name_of(action.kind), action.micro_batch, action.chunk);
-    if (action.kind != PipelineActionKind::receive_backward && action.kind != PipelineActionKind::send_backward) {
+    if (action.kind != ActionKind::receive_backward && action.kind != ActionKind::send_backward) {
         text += fmt::format(", slot {}", action.slot);
     }
     if (uses_buffer(action.kind)) {

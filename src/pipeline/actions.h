@@ -1,5 +1,5 @@
-// What a pipeline rank does in one step, as data: a list of actions made by pure functions (pipeline/schedules), proven
-// by pipeline/check, timed by pipeline/simulate and run by pipeline/run_actions.
+// What a pipeline rank does in one step, as data: a list of actions made by pure functions (pipeline/schedule), proven
+// by pipeline/check, timed by pipeline/simulate and run by pipeline/execute.
 //
 // The model is cut into stages * virtual_stages parts. Part k lives on stage k mod stages as that stage's chunk
 // k / stages: activations go from part k to k + 1, which is always the next stage of the ring (the last stage hands on
@@ -18,7 +18,7 @@ namespace ogrom {
 // receive_* post a receive and go on; send_* start a send and go on. `backward` is both halves of a split backward:
 // backward_input makes the gradient of the chunk's input (and keeps what the other half needs), backward_weight the
 // gradients of the weights.
-enum class PipelineActionKind {
+enum class ActionKind {
     receive_forward,
     forward,
     send_forward,
@@ -29,14 +29,14 @@ enum class PipelineActionKind {
     send_backward
 };
 
-struct PipelineAction {
-    PipelineActionKind kind = PipelineActionKind::forward;
+struct Action {
+    ActionKind kind = ActionKind::forward;
     i64 micro_batch = 0;
     i64 chunk = 0;        // of this stage, 0 <= chunk < virtual_stages
     i64 slot = 0;         // activation slot of that chunk: the received input, what backward needs, the output to send
     i64 buffer = 0;       // backward passes and their transfers: holds d(output), then, in place, d(input)
     i64 weight_slot = 0;  // backward_input and backward_weight: what the weight half needs of the backward pass
-    bool operator==(const PipelineAction&) const = default;
+    bool operator==(const Action&) const = default;
 };
 
 struct ScheduleSpec {
@@ -48,7 +48,7 @@ struct ScheduleSpec {
 
 // One stage's list and the memory it asks for.
 struct StageSchedule {
-    std::vector<PipelineAction> actions;
+    std::vector<Action> actions;
     std::vector<i64> slots;  // [virtual_stages] activation slots of each chunk
     i64 buffers = 0;         // gradient boundary buffers; 0 in evaluation
     i64 weight_slots = 0;    // 0 where no backward pass is split
@@ -77,21 +77,21 @@ constexpr bool output_is_sent(const ScheduleSpec& spec, i64 stage, i64 chunk) {
     return spec.stages > 1 && !is_last_part(spec, stage, chunk);
 }
 
-constexpr bool is_compute(PipelineActionKind kind) {
-    return kind == PipelineActionKind::forward || kind == PipelineActionKind::backward ||
-           kind == PipelineActionKind::backward_input || kind == PipelineActionKind::backward_weight;
+constexpr bool is_compute(ActionKind kind) {
+    return kind == ActionKind::forward || kind == ActionKind::backward ||
+           kind == ActionKind::backward_input || kind == ActionKind::backward_weight;
 }
 // Works with a gradient boundary buffer.
-constexpr bool uses_buffer(PipelineActionKind kind) {
-    return kind == PipelineActionKind::receive_backward || kind == PipelineActionKind::backward ||
-           kind == PipelineActionKind::backward_input || kind == PipelineActionKind::send_backward;
+constexpr bool uses_buffer(ActionKind kind) {
+    return kind == ActionKind::receive_backward || kind == ActionKind::backward ||
+           kind == ActionKind::backward_input || kind == ActionKind::send_backward;
 }
-constexpr bool uses_weight_slot(PipelineActionKind kind) {
-    return kind == PipelineActionKind::backward_input || kind == PipelineActionKind::backward_weight;
+constexpr bool uses_weight_slot(ActionKind kind) {
+    return kind == ActionKind::backward_input || kind == ActionKind::backward_weight;
 }
 
-std::string_view name_of(PipelineActionKind kind);   // "receive_forward", ...
+std::string_view name_of(ActionKind kind);   // "receive_forward", ...
 std::string_view name_of(PipelineSchedule kind);     // as the run file has it: "gpipe", "1f1b", "interleaved", "zb-h1"
-std::string describe(const PipelineAction& action);  // "forward of micro-batch 3, chunk 0 (slot 1)"
+std::string describe(const Action& action);  // "forward of micro-batch 3, chunk 0 (slot 1)"
 
 }  // namespace ogrom

@@ -8,7 +8,7 @@
 namespace ogrom {
 namespace {
 
-using Kind = PipelineActionKind;
+using Kind = ActionKind;
 
 std::size_t index(i64 value) {
     return static_cast<std::size_t>(value);
@@ -61,7 +61,7 @@ std::optional<std::string> ScheduleReplay::run() {
     return std::nullopt;
 }
 
-std::string ScheduleReplay::where(i64 stage, const PipelineAction& action) const {
+std::string ScheduleReplay::where(i64 stage, const Action& action) const {
     return fmt::format("stage {}, action {} ({})", stage, states_[index(stage)].next, describe(action));
 }
 
@@ -78,7 +78,7 @@ std::string ScheduleReplay::stuck() const {
     return text;
 }
 
-void ScheduleReplay::check_ranges(i64 stage, const PipelineAction& action) const {
+void ScheduleReplay::check_ranges(i64 stage, const Action& action) const {
     const StageSchedule& list = lists_[index(stage)];
     const auto inside = [&](i64 value, i64 count, const char* what) {
         if (value < 0 || value >= count) {
@@ -104,7 +104,7 @@ void ScheduleReplay::check_ranges(i64 stage, const PipelineAction& action) const
     }
 }
 
-ScheduleReplay::Progress ScheduleReplay::execute(i64 stage, const PipelineAction& action) {
+ScheduleReplay::Progress ScheduleReplay::execute(i64 stage, const Action& action) {
     check_ranges(stage, action);
     switch (action.kind) {
         case Kind::receive_forward:
@@ -148,7 +148,7 @@ void ScheduleReplay::settle(Channel& channel, std::size_t number) const {
     moving.arrived = channel.free_at;
 }
 
-void ScheduleReplay::post(Cell& cell, PipelineChannel direction, i64 from, const PipelineAction& action, i64 part,
+void ScheduleReplay::post(Cell& cell, PipelineChannel direction, i64 from, const Action& action, i64 part,
                           double now) {
     Channel& line = channel(direction, from);
     const std::size_t number = line.receives++;
@@ -166,7 +166,7 @@ void ScheduleReplay::post(Cell& cell, PipelineChannel direction, i64 from, const
     settle(line, number);
 }
 
-void ScheduleReplay::send(Cell& cell, PipelineChannel direction, i64 from, const PipelineAction& action, double now) {
+void ScheduleReplay::send(Cell& cell, PipelineChannel direction, i64 from, const Action& action, double now) {
     Channel& line = channel(direction, from);
     const std::size_t number = line.sends++;
     Message& leaving = message(line, number);

@@ -1,4 +1,4 @@
-// Executes action lists on paper, all stages together, under the rules of run_actions with zero buffering: the common
+// Executes action lists on paper, all stages together, under the rules of execute with zero buffering: the common
 // ground of pipeline/check (does it hold) and pipeline/simulate (when does it happen).
 //
 // A stage takes its actions in order. A message moves once its send is started and its receive is posted, and after the
@@ -48,12 +48,12 @@ private:
         i64 micro_batch = -1, chunk = -1;
         Message* incoming = nullptr;  // while receiving
         Message* outgoing = nullptr;  // the last send that reads this memory
-        void hold(Content what, const PipelineAction& action) {
+        void hold(Content what, const Action& action) {
             content = what;
             micro_batch = action.micro_batch;
             chunk = action.chunk;
         }
-        [[nodiscard]] bool holds(Content what, const PipelineAction& action) const {
+        [[nodiscard]] bool holds(Content what, const Action& action) const {
             return content == what && micro_batch == action.micro_batch && chunk == action.chunk;
         }
     };
@@ -67,32 +67,32 @@ private:
         i64 forwards = 0, inputs = 0, weights = 0;    // passes done; a whole backward counts as both halves
     };
 
-    Progress execute(i64 stage, const PipelineAction& action);
-    Progress receive_forward(i64 stage, const PipelineAction& action);
-    Progress forward(i64 stage, const PipelineAction& action);
-    Progress send_forward(i64 stage, const PipelineAction& action);
-    Progress receive_backward(i64 stage, const PipelineAction& action);
-    Progress backward(i64 stage, const PipelineAction& action);
-    Progress backward_weight(i64 stage, const PipelineAction& action);
-    Progress send_backward(i64 stage, const PipelineAction& action);
-    Progress take_gradient(i64 stage, const PipelineAction& action);
+    Progress execute(i64 stage, const Action& action);
+    Progress receive_forward(i64 stage, const Action& action);
+    Progress forward(i64 stage, const Action& action);
+    Progress send_forward(i64 stage, const Action& action);
+    Progress receive_backward(i64 stage, const Action& action);
+    Progress backward(i64 stage, const Action& action);
+    Progress backward_weight(i64 stage, const Action& action);
+    Progress send_backward(i64 stage, const Action& action);
+    Progress take_gradient(i64 stage, const Action& action);
 
-    void check_ranges(i64 stage, const PipelineAction& action) const;
+    void check_ranges(i64 stage, const Action& action) const;
     void check_end() const;
-    void check_ascending(std::vector<i64>& next, const PipelineAction& action, const char* what) const;
+    void check_ascending(std::vector<i64>& next, const Action& action, const char* what) const;
     [[noreturn]] static void violated(std::string text) { throw Violation{std::move(text)}; }
-    [[nodiscard]] std::string where(i64 stage, const PipelineAction& action) const;
+    [[nodiscard]] std::string where(i64 stage, const Action& action) const;
     [[nodiscard]] std::string stuck() const;
 
     Channel& channel(PipelineChannel direction, i64 from);
     static Message& message(Channel& channel, std::size_t number);
-    void post(Cell& cell, PipelineChannel direction, i64 from, const PipelineAction& action, i64 part, double now);
-    void send(Cell& cell, PipelineChannel direction, i64 from, const PipelineAction& action, double now);
+    void post(Cell& cell, PipelineChannel direction, i64 from, const Action& action, i64 part, double now);
+    void send(Cell& cell, PipelineChannel direction, i64 from, const Action& action, double now);
     void settle(Channel& channel, std::size_t number) const;
     static bool may_write(const Cell& cell, double& clock);  // false: a send still reads it
     static bool has_arrived(const Cell& cell, double& clock);
-    void compute(i64 stage, const PipelineAction& action, double seconds);
-    [[nodiscard]] const PassCosts& cost(i64 stage, const PipelineAction& action) const;
+    void compute(i64 stage, const Action& action, double seconds);
+    [[nodiscard]] const PassCosts& cost(i64 stage, const Action& action) const;
     [[nodiscard]] i64 part_of(i64 stage, i64 chunk) const { return chunk * spec_.stages + stage; }
 
     ScheduleSpec spec_;

@@ -7,7 +7,7 @@
 namespace ogrom {
 namespace {
 
-using Kind = PipelineActionKind;
+using Kind = ActionKind;
 
 std::size_t index(i64 value) {
     return static_cast<std::size_t>(value);
@@ -15,17 +15,17 @@ std::size_t index(i64 value) {
 
 }  // namespace
 
-const PassCosts& ScheduleReplay::cost(i64 stage, const PipelineAction& action) const {
+const PassCosts& ScheduleReplay::cost(i64 stage, const Action& action) const {
     return costs_.passes[index(stage)].at(index(action.chunk));
 }
 
-void ScheduleReplay::compute(i64 stage, const PipelineAction& action, double seconds) {
+void ScheduleReplay::compute(i64 stage, const Action& action, double seconds) {
     double& clock = states_[index(stage)].clock;
     spans_[index(stage)].push_back({action.kind, action.micro_batch, action.chunk, clock, clock + seconds});
     clock += seconds;
 }
 
-ScheduleReplay::Progress ScheduleReplay::receive_forward(i64 stage, const PipelineAction& action) {
+ScheduleReplay::Progress ScheduleReplay::receive_forward(i64 stage, const Action& action) {
     StageState& state = states_[index(stage)];
     Cell& slot = state.slots[index(action.chunk)][index(action.slot)];
     if (!input_is_received(spec_, stage, action.chunk)) {
@@ -42,7 +42,7 @@ ScheduleReplay::Progress ScheduleReplay::receive_forward(i64 stage, const Pipeli
     return Progress::done;
 }
 
-ScheduleReplay::Progress ScheduleReplay::forward(i64 stage, const PipelineAction& action) {
+ScheduleReplay::Progress ScheduleReplay::forward(i64 stage, const Action& action) {
     StageState& state = states_[index(stage)];
     Cell& slot = state.slots[index(action.chunk)][index(action.slot)];
     char& done = state.forward_done[index(action.chunk)][index(action.micro_batch)];
@@ -77,7 +77,7 @@ ScheduleReplay::Progress ScheduleReplay::forward(i64 stage, const PipelineAction
     return Progress::done;
 }
 
-ScheduleReplay::Progress ScheduleReplay::send_forward(i64 stage, const PipelineAction& action) {
+ScheduleReplay::Progress ScheduleReplay::send_forward(i64 stage, const Action& action) {
     StageState& state = states_[index(stage)];
     Cell& slot = state.slots[index(action.chunk)][index(action.slot)];
     if (!output_is_sent(spec_, stage, action.chunk)) {
@@ -91,7 +91,7 @@ ScheduleReplay::Progress ScheduleReplay::send_forward(i64 stage, const PipelineA
     return Progress::done;
 }
 
-ScheduleReplay::Progress ScheduleReplay::receive_backward(i64 stage, const PipelineAction& action) {
+ScheduleReplay::Progress ScheduleReplay::receive_backward(i64 stage, const Action& action) {
     StageState& state = states_[index(stage)];
     Cell& buffer = state.buffers[index(action.buffer)];
     if (!output_is_sent(spec_, stage, action.chunk)) {
@@ -109,7 +109,7 @@ ScheduleReplay::Progress ScheduleReplay::receive_backward(i64 stage, const Pipel
 }
 
 // The gradient of the part's output: received, left in place by the next chunk of the same stage, or the loss's own.
-ScheduleReplay::Progress ScheduleReplay::take_gradient(i64 stage, const PipelineAction& action) {
+ScheduleReplay::Progress ScheduleReplay::take_gradient(i64 stage, const Action& action) {
     StageState& state = states_[index(stage)];
     Cell& buffer = state.buffers[index(action.buffer)];
     if (output_is_sent(spec_, stage, action.chunk)) {
@@ -119,7 +119,7 @@ ScheduleReplay::Progress ScheduleReplay::take_gradient(i64 stage, const Pipeline
         return has_arrived(buffer, state.clock) ? Progress::done : Progress::blocked;
     }
     if (!is_last_part(spec_, stage, action.chunk)) {
-        PipelineAction behind = action;
+        Action behind = action;
         behind.chunk = action.chunk + 1;
         if (!buffer.holds(Content::gradient, behind)) {
             violated(where(stage, action) + ": the chunk behind it has not left its gradient in this buffer");
@@ -132,7 +132,7 @@ ScheduleReplay::Progress ScheduleReplay::take_gradient(i64 stage, const Pipeline
     return may_write(buffer, state.clock) ? Progress::done : Progress::blocked;
 }
 
-void ScheduleReplay::check_ascending(std::vector<i64>& next, const PipelineAction& action, const char* what) const {
+void ScheduleReplay::check_ascending(std::vector<i64>& next, const Action& action, const char* what) const {
     i64& turn = next[index(action.chunk)];
     if (action.micro_batch != turn) {
         violated(fmt::format("{} of chunk {}: micro-batch {} comes where {} is due; sums need ascending order", what,
@@ -141,7 +141,7 @@ void ScheduleReplay::check_ascending(std::vector<i64>& next, const PipelineActio
     ++turn;
 }
 
-ScheduleReplay::Progress ScheduleReplay::backward(i64 stage, const PipelineAction& action) {
+ScheduleReplay::Progress ScheduleReplay::backward(i64 stage, const Action& action) {
     StageState& state = states_[index(stage)];
     Cell& slot = state.slots[index(action.chunk)][index(action.slot)];
     Cell& buffer = state.buffers[index(action.buffer)];
@@ -178,7 +178,7 @@ ScheduleReplay::Progress ScheduleReplay::backward(i64 stage, const PipelineActio
     return Progress::done;
 }
 
-ScheduleReplay::Progress ScheduleReplay::backward_weight(i64 stage, const PipelineAction& action) {
+ScheduleReplay::Progress ScheduleReplay::backward_weight(i64 stage, const Action& action) {
     StageState& state = states_[index(stage)];
     Cell& slot = state.slots[index(action.chunk)][index(action.slot)];
     Cell& weight_slot = state.weight_slots[index(action.weight_slot)];
@@ -193,7 +193,7 @@ ScheduleReplay::Progress ScheduleReplay::backward_weight(i64 stage, const Pipeli
     return Progress::done;
 }
 
-ScheduleReplay::Progress ScheduleReplay::send_backward(i64 stage, const PipelineAction& action) {
+ScheduleReplay::Progress ScheduleReplay::send_backward(i64 stage, const Action& action) {
     StageState& state = states_[index(stage)];
     Cell& buffer = state.buffers[index(action.buffer)];
     if (!input_is_received(spec_, stage, action.chunk)) {

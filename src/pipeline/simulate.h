@@ -1,5 +1,5 @@
 // Runs action lists on paper: when each pass would start and end if passes and transfers took the given times. The
-// rules are those of run_actions with zero buffering. The step ends on all stages together, because the global gradient
+// rules are those of execute with zero buffering. The step ends on all stages together, because the global gradient
 // norm waits for the slowest one.
 //
 // Bubble of every stage with equal parts and free transfers, m >= 2 p (F, B, W: forward, input and weight half of a

@@ -10,7 +10,7 @@
 namespace ogrom {
 namespace {
 
-using Kind = PipelineActionKind;
+using Kind = ActionKind;
 
 constexpr i64 gradient_buffers = 3;  // one is received into, one is computed in, one is sent from
 

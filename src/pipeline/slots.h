@@ -9,7 +9,7 @@ namespace ogrom {
 
 // A compute action without its memory.
 struct SchedulePass {
-    PipelineActionKind kind = PipelineActionKind::forward;
+    ActionKind kind = ActionKind::forward;
     i64 micro_batch = 0, chunk = 0;
 };
 

@@ -221,12 +221,12 @@ std::string chrome_trace(std::span<const std::vector<TraceSpan>> ranks) {
 }
 
 std::vector<PassSpan> passes_of(std::span<const TraceSpan> spans, i64 step) {
-    constexpr std::array kinds = {PipelineActionKind::forward, PipelineActionKind::backward,
-                                  PipelineActionKind::backward_input, PipelineActionKind::backward_weight};
+    constexpr std::array kinds = {ActionKind::forward, ActionKind::backward,
+                                  ActionKind::backward_input, ActionKind::backward_weight};
     std::vector<PassSpan> passes;
     for (const TraceSpan& span : spans) {
         const auto* const kind =
-            std::find_if(kinds.begin(), kinds.end(), [&](PipelineActionKind k) { return name_of(k) == span.name(); });
+            std::find_if(kinds.begin(), kinds.end(), [&](ActionKind k) { return name_of(k) == span.name(); });
         if (span.step == step && span.category == SpanCategory::compute && kind != kinds.end()) {
             passes.push_back({*kind, span.micro_batch, span.chunk, span.start, span.end});
         }

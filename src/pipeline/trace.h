@@ -75,12 +75,12 @@ std::string chrome_trace(std::span<const std::vector<TraceSpan>> ranks);
 
 // A compute action on the time axis, simulated or measured.
 struct PassSpan {
-    PipelineActionKind kind = PipelineActionKind::forward;
+    ActionKind kind = ActionKind::forward;
     i64 micro_batch = 0, chunk = 0;
     double start = 0, end = 0;  // seconds
 };
 
-// The pipeline passes that run_actions recorded in `step`, in order of time.
+// The pipeline passes that execute recorded in `step`, in order of time.
 std::vector<PassSpan> passes_of(std::span<const TraceSpan> spans, i64 step);
 
 // Idle seconds of each stage between the first and the last pass of the step on any stage.

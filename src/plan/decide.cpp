@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "src/base/text.h"
+#include "src/config/layer_map.h"
 
 namespace ogrom {
 namespace {
@@ -16,34 +17,142 @@ std::string kind_of(const RunConfig& run) {
     return run.optimizer.momentum > 0 ? "sgd with momentum: one moment per weight" : "sgd: no moments";
 }
 
+// Chunks per stage: virtual stages exist in the interleaved schedule alone.
+ScheduleSpec schedule_of(const RunConfig& run) {
+    ScheduleSpec spec;
+    spec.kind = run.parallel.schedule;
+    spec.stages = run.parallel.pipeline;
+    spec.virtual_stages = run.parallel.virtual_stages;
+    spec.micro_batches = run.train.accumulation;
+    return spec;
+}
+
+StageShape shape_of(const RunConfig& run, const MeshShape& mesh, const MeshPlace& place, const StageSchedule& actions,
+                    int threads) {
+    const i64 rows = run.train.micro_batch * run.train.sequence;
+    StageShape shape;
+    shape.spans = stage_spans(run.model, run.parallel, place.pp);
+    shape.extents.micro_batch = run.train.micro_batch;
+    shape.extents.sequence = run.train.sequence;
+    shape.extents.logits_rows = std::min(run.train.logits_rows, rows);
+    shape.extents.threads = threads;
+    shape.extents.slots = actions.slots;
+    shape.extents.gradient_buffers = actions.buffers;
+    shape.extents.weight_slots = actions.weight_slots;
+    shape.tensor = {mesh.tp, place.tp};
+    shape.sequence = run.parallel.sequence_parallel ? Sequence::split : Sequence::whole;
+    shape.recompute = run.train.recompute;
+    shape.recompute_interval = run.train.recompute_interval;
+    shape.reduce_order = run.numerics.deterministic ? ReduceOrder::fixed : ReduceOrder::any;
+    return shape;
+}
+
+StepOptions step_options(const RunConfig& run, const MeshShape& mesh) {
+    StepOptions step;
+    step.zero = static_cast<int>(run.parallel.zero);
+    const bool staged = run.numerics.deterministic || run.parallel.zero >= 2;
+    step.way = staged ? GradientWay::staged : GradientWay::direct;
+    step.order = run.numerics.deterministic ? ReduceOrder::fixed : ReduceOrder::any;
+    const double bucket_bytes = run.comm.bucket_mib * 1024 * 1024;
+    step.bucket_elements = std::max<i64>(1, std::llround(bucket_bytes) / size_of(run.numerics.compute));
+    step.overlap = run.comm.overlap && mesh.dp > 1;
+    step.regather = run.parallel.regather;
+    step.sequence_parallel = run.parallel.sequence_parallel;
+    return step;
+}
+
+// Groups of neighbours on the data axis; without ZeRO one group of all: who
+// adds first and who sums which part.
+StepPlace step_place(const RunConfig& run, const MeshShape& mesh, const MeshPlace& place) {
+    const int group = run.parallel.zero > 0 ? static_cast<int>(run.parallel.zero_group) : mesh.dp;
+    return {place.dp % group, group, place.dp / group, mesh.dp / group};
+}
+
+std::string gradients_text(const RunConfig& run, const MeshShape& mesh, const StepOptions& step) {
+    if (mesh.dp == 1) {
+        return "one data-parallel rank: no gradient is exchanged";
+    }
+    const char* way = step.way == GradientWay::direct ? "in the last micro-batch" : "in every micro-batch";
+    return fmt::format(
+        "gradients in buckets of {} ({} elements), reduced {}, {}, summed {}",
+        human_bytes(step.bucket_elements * size_of(run.numerics.compute)), group_digits(step.bucket_elements), way,
+        step.overlap ? "while backward goes on" : "without overlap (comm.overlap)",
+        run.numerics.deterministic ? "in rank order (numerics.deterministic)" : "in the order MPI finds fastest");
+}
+
+std::string zero_text(const StepOptions& step, const StepPlace& place) {
+    const char* sharded = step.zero == 1   ? "optimizer state"
+                          : step.zero == 2 ? "optimizer state and gradients"
+                                           : "optimizer state, gradients and weights";
+    std::string text = fmt::format("ZeRO {}: {} sharded over {} ranks", step.zero, sharded, place.parts);
+    if (place.replicas > 1) {
+        text += fmt::format(", {} replicas", place.replicas);
+    }
+    if (step.zero == 3) {
+        text += step.regather == Regather::step ? "; each unit gathered once a step" : "; units gathered one ahead";
+    }
+    return text;
+}
+
+std::string pipeline_text(const RunConfig& run, const ScheduleSpec& spec, const StageSchedule& actions) {
+    i64 slots = 0;
+    for (const i64 n : actions.slots) {
+        slots += n;
+    }
+    return fmt::format(
+        "pipeline {} over {} stages{}: {}; {} activation slots on "
+        "the first stage",
+        name_of(spec.kind), spec.stages,
+        spec.virtual_stages > 1 ? fmt::format(" x {} chunks", spec.virtual_stages) : std::string(),
+        layer_map_text(run.model, run.parallel), slots);
+}
+
+void add_reasons(const RunConfig& run, const MeshShape& mesh, Decisions& d) {
+    const i64 rows = run.train.micro_batch * run.train.sequence;
+    d.reasons.push_back(fmt::format("{} threads per rank", d.shape.extents.threads));
+    d.reasons.push_back(kind_of(run));
+    d.reasons.push_back(
+        fmt::format("{} of {} rows of logits at once: the full table never exists", d.shape.extents.logits_rows, rows));
+    if (mesh.pp > 1) {
+        d.reasons.push_back(pipeline_text(run, d.schedule, d.actions));
+    }
+    if (mesh.tp > 1) {
+        d.reasons.push_back(fmt::format("tensor parallel over {} ranks, {}", mesh.tp,
+                                        run.parallel.sequence_parallel
+                                            ? "norms and dropout split over positions (sequence parallel)"
+                                            : "norms and dropout on every rank"));
+    }
+    d.reasons.push_back(gradients_text(run, mesh, d.step));
+    if (d.step.zero > 0) {
+        d.reasons.push_back(zero_text(d.step, d.place));
+    }
+    if (run.train.recompute == Recompute::selective) {
+        d.reasons.emplace_back(
+            "recompute selective: norms and GELU output are "
+            "made again in backward");
+    } else if (run.train.recompute == Recompute::full) {
+        d.reasons.push_back(fmt::format("recompute full: every {} layer keeps its input alone",
+                                        run.train.recompute_interval == 1
+                                            ? std::string("single")
+                                            : fmt::format("{}th", run.train.recompute_interval)));
+    }
+}
+
 }  // namespace
 
 Decisions decide(const RunConfig& run, const MeshShape& mesh, const MeshPlace& place, int threads) {
     Decisions d;
-    d.span = {place.pp, 0, 0, run.model.layers, true, true};
-    const i64 rows = run.train.micro_batch * run.train.sequence;
-    d.extents = {run.train.micro_batch, run.train.sequence, 1, std::min(run.train.logits_rows, rows), threads};
+    d.schedule = schedule_of(run);
+    d.actions = make_stage_schedule(d.schedule, place.pp);
+    d.shape = shape_of(run, mesh, place, d.actions, threads);
+    d.step = step_options(run, mesh);
+    d.place = step_place(run, mesh, place);
     d.micro_batches = run.train.accumulation;
-    d.reduce_order = run.numerics.deterministic ? ReduceOrder::fixed : ReduceOrder::any;
-    const double bucket_bytes = run.comm.bucket_mib * 1024 * 1024;
-    d.bucket_elements = std::max<i64>(1, std::llround(bucket_bytes) / size_of(run.numerics.compute));
-    d.overlap = run.comm.overlap && mesh.dp > 1;
+    d.evaluation_batch = mesh.pp == 1 ? 1 : 2 * run.parallel.pipeline;
     const bool adamw = run.optimizer.kind == OptimizerKind::adamw;
     d.has_moment1 = adamw || run.optimizer.momentum > 0;
     d.has_moment2 = adamw;
-
-    d.reasons.push_back(fmt::format("{} threads per rank", threads));
-    d.reasons.push_back(kind_of(run));
-    d.reasons.push_back(
-        fmt::format("{} of {} rows of logits at once: the full table never exists", d.extents.logits_rows, rows));
-    if (mesh.dp == 1) {
-        d.reasons.emplace_back("one data-parallel rank: no gradient is exchanged");
-    } else {
-        d.reasons.push_back(fmt::format(
-            "gradients in buckets of {} ({} elements), {}, summed {}", human_bytes(std::llround(bucket_bytes)),
-            group_digits(d.bucket_elements), d.overlap ? "while backward goes on" : "after backward (comm.overlap)",
-            run.numerics.deterministic ? "in rank order (numerics.deterministic)" : "in the order MPI finds fastest"));
-    }
+    add_reasons(run, mesh, d);
     return d;
 }
 

@@ -11,7 +11,7 @@
 namespace ogrom {
 namespace {
 
-using Kind = PipelineActionKind;
+using Kind = ActionKind;
 
 // Pixels.
 constexpr double left = 80, right = 80, plot_width = 1040, width = left + plot_width + right;

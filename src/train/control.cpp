@@ -11,20 +11,23 @@ namespace ogrom {
 namespace {
 
 // Sums in rank order on every rank: the same bits everywhere.
-void sum_in_order(Communicator& dp, std::span<double> values, std::string_view label) {
+void sum_in_order(Communicator& world, std::span<double> values, std::string_view label) {
     const i64 count = static_cast<i64>(values.size());
-    std::vector<double> scratch(static_cast<std::size_t>(fixed_order_scratch(count, dp.size())));
-    dp.all_reduce(values.data(), count, Dtype::fp64, ReduceOp::sum, ReduceOrder::fixed, scratch.data(), label).wait();
+    std::vector<double> scratch(static_cast<std::size_t>(fixed_order_scratch(count, world.size())));
+    world.all_reduce(values.data(), count, Dtype::fp64, ReduceOp::sum, ReduceOrder::fixed, scratch.data(), label)
+        .wait();
 }
 
 }  // namespace
 
-StepControl agree_control(Communicator& dp, std::span<const Batch> batches, Wish wish) {
+StepControl agree_control(const Mesh& mesh, std::span<const Batch> batches, Wish wish) {
     std::array<double, 2> values = {0, wish == Wish::stop ? 1.0 : 0.0};
-    for (const Batch& batch : batches) {
-        values[0] += static_cast<double>(batch.unmasked);  // whole numbers below 2^53: exact
+    if (mesh.place.pp == 0 && mesh.place.tp == 0) {  // every rank of a data index has the same batches
+        for (const Batch& batch : batches) {
+            values[0] += static_cast<double>(batch.unmasked);  // whole numbers below 2^53: exact
+        }
     }
-    sum_in_order(dp, values, "step control");
+    sum_in_order(*mesh.world, values, "step control");
     return {static_cast<i64>(values[0]), values[1] > 0};
 }
 
@@ -42,10 +45,21 @@ double loss_scale(std::span<const Batch> batches, i64 targets, int dp) {
     return 1 / static_cast<double>(targets);
 }
 
-double agree_loss(Communicator& dp, double loss_sum, i64 targets) {
-    std::array<double, 1> sum = {loss_sum};
-    sum_in_order(dp, sum, "loss");
+template <class T>
+double agree_loss(Engine<T>& engine, double loss_sum, i64 targets) {
+    std::array<double, 1> sum = {engine.has_loss() ? loss_sum : 0.0};
+    sum_in_order(engine.world, sum, "loss");
     return targets == 0 ? 0 : sum[0] / static_cast<double>(targets);
 }
+
+template <class T>
+i64 schedule_step(const Engine<T>& engine) {
+    return fault_active("lr_advanced_twice") ? engine.step + engine.resumed_at : engine.step;
+}
+
+template double agree_loss<float>(Engine<float>&, double, i64);
+template double agree_loss<double>(Engine<double>&, double, i64);
+template i64 schedule_step<float>(const Engine<float>&);
+template i64 schedule_step<double>(const Engine<double>&);
 
 }  // namespace ogrom

@@ -1,16 +1,22 @@
-// The small numbers of a step that all ranks must hold alike.
+// The small numbers that a step agrees on over all ranks.
 #pragma once
 #include <span>
 
-#include "src/comm/communicator.h"
-#include "src/data/batch.h"
+#include "src/train/engine.h"
 
 namespace ogrom {
 
-// 1 / targets; 0 where every target of the global batch is masked (then the gradient is 0 and nothing is divided by 0).
+// Factor on every loss term: 1 / targets of the global batch (0 where there are
+// none).
 double loss_scale(std::span<const Batch> batches, i64 targets, int dp);
 
-// Sum over dp, in rank order, of the ranks' loss sums, over `targets`; 0 without targets.
-double agree_loss(Communicator& dp, double loss_sum, i64 targets);
+// Mean loss of the global batch, summed over the ranks that hold a loss in rank
+// order; equal on all ranks.
+template <class T>
+double agree_loss(Engine<T>& engine, double loss_sum, i64 targets);
+
+// Step that the learning rate goes by.
+template <class T>
+i64 schedule_step(const Engine<T>& engine);
 
 }  // namespace ogrom

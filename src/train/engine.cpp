@@ -1,57 +1,182 @@
 #include "src/train/engine.h"
 
+#include <omp.h>
+#include <omp.h>
+#include <xxhash.h>
+
+#include "kernels/common/hash.h"
+
 #include "src/device/buffer.h"
 
 namespace ogrom {
 namespace {
 
-std::vector<ActionList> cut_into_passes(const ActionList& schedule) {
-    std::vector<ActionList> passes(1);
-    for (const Action& action : schedule) {
-        if (!passes.back().empty() && passes.back().back().kind == ActionKind::backward) {
-            passes.emplace_back();
+// With one stage a step can be left after each backward pass; a pipeline is
+// left between steps alone.
+std::vector<StageSchedule> cut_into_passes(const StageSchedule& schedule, i64 stages) {
+    if (stages > 1) {
+        return {schedule};
+    }
+    std::vector<StageSchedule> passes;
+    bool open = false;
+    for (const Action& action : schedule.actions) {
+        if (!open && action.kind == ActionKind::forward) {
+            passes.push_back({{}, schedule.slots, schedule.buffers, schedule.weight_slots});
         }
-        passes.back().push_back(action);
+        open = action.kind == ActionKind::forward;
+        passes.back().actions.push_back(action);
     }
     return passes;
 }
 
-}  // namespace
+PassKind pass_of(ActionKind kind, Passes passes) {
+    switch (kind) {
+        case ActionKind::backward:
+            return PassKind::backward;
+        case ActionKind::backward_input:
+            return PassKind::backward_input;
+        case ActionKind::backward_weight:
+            return PassKind::backward_weight;
+        default:
+            return passes == Passes::training ? PassKind::forward : PassKind::evaluate;
+    }
+}
 
-template <class T>
-Engine<T>::Engine(const RunConfig& run_, const Decisions& decisions_, const Ledger& ledger, Communicator& dp_,
-                  GradientHook<T> hook)
-    : run(run_),
-      decisions(decisions_),
-      dp(dp_),
-      table(make_parameters(run.model, dtype_of<T>())),
-      layout(table, decisions.span),
-      ranges(make_update_ranges(layout, run.optimizer.weight_decay)),
-      passes(cut_into_passes(make_schedule(1, 0, decisions.micro_batches))),
-      arena(ledger),
-      weights(arena.take<T>("weights")),
-      gradients(arena.take<T>("gradients")),
-      moment1(decisions.has_moment1 ? arena.take<T>("moment1") : std::span<T>()),
-      moment2(decisions.has_moment2 ? arena.take<T>("moment2") : std::span<T>()),
-      reducer(dp, layout, gradients, arena, {decisions.bucket_elements, decisions.reduce_order, decisions.overlap}),
-      stage(run.model, decisions.span, decisions.extents, layout, arena, weights, gradients,
-            make_hooks(std::move(hook))) {
-    initialise<T>(weights, layout, run.train.seed);
-    set_zero(moment1);
-    set_zero(moment2);
+StepGroups groups_of(Mesh& mesh) {
+    return {mesh.shard.get(), mesh.replica.get(), mesh.tp.get(), mesh.tie.get()};
 }
 
 template <class T>
-StageHooks Engine<T>::make_hooks(GradientHook<T> hook) {
-    StageHooks hooks;
-    hooks.gradient_ready = [this, hook = std::move(hook)](i64 first, i64 last) {
-        if (hook) {
-            hook(step, first, last, gradients);
+StepState<T> take_state(const Decisions& d, const ParameterLayout& layout, const Ownership& ownership, Arena& arena) {
+    const std::span<T> weights = arena.take<T>("weights");
+    const std::span<T> gradients = arena.take<T>("gradients");
+    const std::span<T> moment1 = d.has_moment1 ? arena.take<T>("moment1") : std::span<T>();
+    const std::span<T> moment2 = d.has_moment2 ? arena.take<T>("moment2") : std::span<T>();
+    return make_step_state(layout, ownership, d.step.zero, d.place.part, weights, gradients, moment1, moment2);
+}
+
+template <class T, class View>
+void add_group(std::vector<StateGroup<T>>& groups, const char* name, const View& view,
+               const std::vector<FlatRange>& ranges) {
+    if (view.empty()) {
+        return;
+    }
+    StateGroup<T> group{name, {}};
+    for (const FlatRange& range : ranges) {
+        group.ranges.push_back({range, view.locate(range)});
+    }
+    groups.push_back(std::move(group));
+}
+
+}  // namespace
+
+std::vector<UnitUse> uses_of(const ParameterLayout& layout, std::span<const Action> actions, Passes passes) {
+    std::vector<UnitUse> uses;
+    for (const Action& action : actions) {
+        if (is_compute(action.kind)) {
+            const std::vector<UnitUse> pass = unit_uses(layout, action.chunk, pass_of(action.kind, passes));
+            uses.insert(uses.end(), pass.begin(), pass.end());
         }
-        reducer.ready(first, last);
-        dp.progress();  // of a stop vote: the reducer moves only what it has issued itself
+    }
+    return uses;
+}
+
+template <class T>
+Engine<T>::Engine(const RunConfig& run_, const Decisions& decisions_, const Ledger& ledger, Mesh& mesh_)
+    : run(run_),
+      decisions(decisions_),
+      mesh(mesh_),
+      world(*mesh_.world),
+      table(make_parameters(run.model, dtype_of<T>())),
+      layout(table, decisions.shape.spans, decisions.shape.tensor),
+      ownership(layout, decisions.place.parts),
+      passes(cut_into_passes(decisions.actions, decisions.schedule.stages)),
+      uses(uses_of(layout, decisions.actions.actions, Passes::training)),
+      arena(ledger),
+      groups(groups_of(mesh)),
+      state(take_state<T>(decisions, layout, ownership, arena)),
+      units(layout, ownership, decisions.step, groups, arena, state),
+      join(layout, ownership, decisions.step, groups, arena, state),
+      update(run.optimizer, layout, ownership, decisions.step, groups, arena, state),
+      stage(run.model, decisions.shape, layout, arena, units, mesh.tp.get()) {
+    OGROM_ASSERT(omp_get_max_threads() <= decisions.shape.extents.threads);  // workspaces are cut for so many
+    for (const FlatRange& range : state.weights.ranges()) {
+        initialise(state.weights.locate(range), range, layout, run.train.seed);
+    }
+    set_zero(state.moment1.data());
+    set_zero(state.moment2.data());
+}
+
+template <class T>
+bool Engine<T>::has_loss() const {
+    return mesh.place.pp == mesh.shape.pp - 1 && mesh.place.tp == 0;
+}
+
+// What no other rank writes: this rank's shard, of the first replica.
+template <class T>
+std::vector<FlatRange> Engine<T>::written_ranges() const {
+    return decisions.place.replica == 0 ? ownership.ranges(decisions.place.part) : std::vector<FlatRange>();
+}
+
+template <class T>
+std::vector<StateGroup<const T>> Engine<T>::groups_to_write() const {
+    const std::vector<FlatRange> ranges = written_ranges();
+    std::vector<StateGroup<const T>> result;
+    add_group(result, "weights", state.weights, ranges);
+    add_group(result, "moment1", state.moment1, ranges);
+    add_group(result, "moment2", state.moment2, ranges);
+    return result;
+}
+
+template <class T>
+std::vector<StateGroup<T>> Engine<T>::groups_to_load() {
+    std::vector<StateGroup<T>> result;
+    add_group(result, "weights", state.weights, state.weights.ranges());
+    add_group(result, "moment1", state.moment1, state.moment1.ranges());
+    add_group(result, "moment2", state.moment2, state.moment2.ranges());
+    return result;
+}
+
+template <class T>
+u64 Engine<T>::model_hash() const {
+    u64 sum = 0;
+    for (const FlatRange& range : written_ranges()) {
+        sum += weight_hash<T>(state.weights.locate(range), range, layout);
+    }
+    world.all_reduce(&sum, 1, Dtype::u64, ReduceOp::sum, ReduceOrder::any, nullptr, "weight hash").wait();
+    return sum;
+}
+
+template <class T>
+void Engine<T>::require_equal_copies() const {
+    const auto hash_of = [&](FlatRange range) {
+        const std::size_t bytes = static_cast<std::size_t>(range.count()) * sizeof(T);
+        return u64{XXH3_64bits(state.weights.locate(range), bytes)};
     };
-    return hooks;
+    u64 held = 0;
+    for (const FlatRange& range : state.weights.ranges()) {
+        held = mix64(held ^ hash_of(range));
+    }
+    // ZeRO 0-2: all data ranks hold all weights; ZeRO 3: replicas hold the same
+    // shard.
+    Communicator& copies = decisions.step.zero < 3 ? *mesh.dp : *mesh.replica;
+    require_equal_replicas(copies, held, "the weights");
+    u64 replicated = 0, tied = 0;
+    for (const FlatRange& range : state.weights.ranges()) {
+        for (const LocalTensor& tensor : layout.tensors()) {
+            const FlatRange whole{tensor.offset, tensor.offset + tensor.count};
+            for (const FlatRange& part : intersect({range}, whole)) {
+                replicated = layout.replicated(tensor) ? mix64(replicated ^ hash_of(part)) : replicated;
+            }
+        }
+        for (const FlatRange& part : intersect({range}, layout.tied_table())) {
+            tied = mix64(tied ^ hash_of(part));
+        }
+    }
+    require_equal_replicas(*mesh.tp, replicated, "weights that every tensor rank holds");
+    if (mesh.tie && layout.tied_table().count() > 0) {
+        require_equal_replicas(*mesh.tie, tied, "the token table of the first and last stage");
+    }
 }
 
 template class Engine<float>;

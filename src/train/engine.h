@@ -1,49 +1,66 @@
-// Everything that one optimizer step needs, on one rank: layout, arena, stage, reducer, optimizer state. Made from the
-// resolved run and a data-parallel communicator; knows no run folder, no files, no terminal, so that tests build
-// several in one process.
+// Everything that one optimizer step needs, on one rank: layout, arena, stage,
+// optimizer state. Made from the resolved run and a mesh; knows no run folder,
+// no files, no terminal, so that tests build several in one process.
 #pragma once
-#include <functional>
 #include <span>
+#include <string>
+#include <vector>
 
-#include "src/comm/communicator.h"
+#include "src/comm/mesh.h"
 #include "src/config/run.h"
 #include "src/io/checkpoint.h"
-#include "src/optim/gradients.h"
-#include "src/optim/shard.h"
-#include "src/pipeline/schedule.h"
+#include "src/optim/join.h"
+#include "src/optim/units.h"
+#include "src/optim/update.h"
+#include "src/pipeline/trace.h"
 #include "src/plan/decide.h"
 
 namespace ogrom {
 
-// Sees (and, in tests, spoils) a finished range of this rank's own gradient before it is reduced.
-template <class T>
-using GradientHook = std::function<void(i64 step, i64 first, i64 last, std::span<T> gradients)>;
-
 template <class T>
 class Engine {
 public:
-    // `run`, `dp` must outlive the engine. Takes the arena, draws the initial weights, clears the moments.
-    Engine(const RunConfig& run, const Decisions& decisions, const Ledger& ledger, Communicator& dp,
-           GradientHook<T> hook = {});
+    // `run`, `mesh` must outlive the engine. Takes the arena, draws the initial
+    // weights, clears the moments.
+    Engine(const RunConfig& run, const Decisions& decisions, const Ledger& ledger, Mesh& mesh);
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
 
-    [[nodiscard]] StateView<T> state() { return {weights, moment1, moment2}; }
-    [[nodiscard]] StateView<const T> state() const { return {weights, moment1, moment2}; }
     [[nodiscard]] i64 updates() const { return step - skipped; }  // what the bias corrections count
+    // The loss is made here, and this rank counts for its data rank in sums over
+    // the world.
+    [[nodiscard]] bool has_loss() const;
+    // State that this rank alone writes into a checkpoint, and state that it
+    // needs of one.
+    [[nodiscard]] std::vector<StateGroup<const T>> groups_to_write() const;
+    [[nodiscard]] std::vector<StateGroup<T>> groups_to_load();
+    // Collective: hash of the whole model, equal on all ranks and under every
+    // layout.
+    [[nodiscard]] u64 model_hash() const;
+    // Collective: weights that several ranks hold must be equal bit for bit
+    // (data, tensor, tied copies).
+    void require_equal_copies() const;
 
     const RunConfig& run;
     const Decisions decisions;
-    Communicator& dp;
+    Mesh& mesh;
+    Communicator& world;
     const Stream stream;
     const ParameterTable table;
     const ParameterLayout layout;
-    const std::vector<UpdateRange> ranges;
-    const std::vector<ActionList> passes;  // the schedule, cut after each backward pass
+    const Ownership ownership;
+    // The step's actions cut where it may be left (after each micro-batch of one
+    // stage), and the units they use.
+    const std::vector<StageSchedule> passes;
+    const std::vector<UnitUse> uses;
     Arena arena;
-    const std::span<T> weights, gradients, moment1, moment2;  // [layout.size()]; a moment may be empty
-    GradientReducer<T> reducer;
+    const StepGroups groups;
+    StepState<T> state;
+    ParameterUnits<T> units;
+    GradientJoin<T> join;
+    WeightUpdate<T> update;
     Stage<T> stage;
+    Trace* trace = nullptr;  // spans of the passes are recorded where it is set
 
     i64 step = 0;               // steps done: data and learning rate go by it
     i64 skipped = 0;            // steps among them that made no update (non-finite)
@@ -51,7 +68,12 @@ public:
     i64 resumed_at = 0;         // step at which this process took over
 
 private:
-    StageHooks make_hooks(GradientHook<T> hook);
+    [[nodiscard]] std::vector<FlatRange> written_ranges() const;
 };
+
+// The units that a list of actions uses, in order. Evaluation: forward passes,
+// and the head at the end of the last one.
+enum class Passes { training, evaluation };
+std::vector<UnitUse> uses_of(const ParameterLayout& layout, std::span<const Action> actions, Passes passes);
 
 }  // namespace ogrom

@@ -9,7 +9,8 @@
 
 namespace ogrom {
 
-// The sum of losses of this rank; none when the ranks agreed to stop between two of its passes. `vote` may be null.
+// The sum of losses of this rank; none when the ranks agreed to stop between
+// two of its passes. `vote` may be null.
 template <class T>
 std::optional<double> run_passes(Engine<T>& engine, std::span<const Batch> batches,
                                  const typename Stage<T>::StepInfo& info, StopVote* vote);

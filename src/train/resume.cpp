@@ -48,7 +48,7 @@ CheckpointHeader make_header(const Engine<T>& engine, const Sampler& sampler, co
     header.tokenizer_path = texts.tokenizer_path;
     header.run_toml = engine.run.resolved_toml;
     header.provenance_json = texts.provenance_json;
-    header.weight_hash = weight_hash<T>(engine.weights, engine.layout);
+    header.weight_hash = engine.model_hash();
     header.skipped_steps = engine.skipped;
     header.best_valid_loss = best_valid_loss;
     header.extra[kernels_key] = kernel_choice();
@@ -59,21 +59,24 @@ CheckpointHeader make_header(const Engine<T>& engine, const Sampler& sampler, co
 template <class T>
 CheckpointHeader resume_from(Engine<T>& engine, const Sampler& sampler, const SavedTexts& texts,
                              const std::string& checkpoint) {
-    if (engine.dp.rank() == 0) {
+    if (engine.world.rank() == 0) {
         verify_master(checkpoint);
     }
-    engine.dp.barrier("checkpoint header verified").wait();
+    engine.world.barrier("checkpoint header verified").wait();
     const CheckpointHeader header = read_header(checkpoint);
-    check_fits(header, engine.run, sampler, texts, checkpoint, engine.dp.rank());
+    check_fits(header, engine.run, sampler, texts, checkpoint, engine.world.rank());
     std::vector<std::string> left_out;
-    load_checkpoint<T>(engine.dp, checkpoint, engine.layout, engine.state(), engine.run.checkpoint.strict, left_out);
+    const std::vector<StateGroup<T>> wanted = engine.groups_to_load();
+    load_checkpoint<T>(engine.world, checkpoint, engine.layout, wanted, engine.run.checkpoint.strict, left_out);
     for (const std::string& line : left_out) {
         log_warning("resume: {}", line);
     }
     const auto kernels = header.extra.find(kernels_key);
-    if (kernels != header.extra.end() && kernels->second != kernel_choice() && engine.dp.rank() == 0) {
-        log_warning("resume: saved with {}, this processor runs {}: the run goes on, but not bit for bit as before",
-                    kernels->second, kernel_choice());
+    if (kernels != header.extra.end() && kernels->second != kernel_choice() && engine.world.rank() == 0) {
+        log_warning(
+            "resume: saved with {}, this processor runs {}: the run goes "
+            "on, but not bit for bit as before",
+            kernels->second, kernel_choice());
     }
     engine.step = engine.resumed_at = header.step;
     engine.skipped = header.skipped_steps;

@@ -19,14 +19,12 @@ std::string checkpoints_of(const RunConfig& run) {
     return join_path(run.run.output, "checkpoints");
 }
 
-Lease open_run_folder(const RunConfig& run, Resume resume) {
+RunFolder::RunFolder(const RunConfig& run, Resume resume) : provisional_(run.run.output), lease_(run.run.output) {
     const std::string& folder = run.run.output;
-    make_directories(folder);
-    Lease lease(folder);
-    if (!lease.replaced().empty()) {
-        log_info("{}", lease.replaced());
+    provisional_.add("log.txt");
+    if (!lease_.replaced().empty()) {
+        log_info("{}", lease_.replaced());
     }
-    // What a refused run leaves (the folder, its log) is no run yet.
     const bool holds_run = file_exists(join_path(folder, "run.toml")) ||
                            file_exists(join_path(folder, "metrics.csv")) || file_exists(checkpoints_of(run));
     if (resume == Resume::none && holds_run) {
@@ -34,7 +32,6 @@ Lease open_run_folder(const RunConfig& run, Resume resume) {
              fmt::format("{} holds a run already: continue it with --resume, or choose another run.name or run.output",
                          folder));
     }
-    return lease;
 }
 
 void archive(const RunConfig& run, const std::string& provenance_json) {
@@ -58,10 +55,10 @@ std::string choose_checkpoint(const RunConfig& run, const ResumeChoice& choice) 
         log_warning("checkpoint passed over: {}", line);
     }
     if (!found && choice.kind == Resume::newest) {
-        fail(ExitCode::checkpoint,
-             fmt::format("--resume: {} holds no complete checkpoint; start anew with --resume=auto, or name one with "
-                         "--resume=PATH",
-                         checkpoints_of(run)));
+        fail(ExitCode::checkpoint, fmt::format("--resume: {} holds no complete checkpoint; start anew "
+                                               "with --resume=auto, or name one with "
+                                               "--resume=PATH",
+                                               checkpoints_of(run)));
     }
     return found.value_or("");
 }

@@ -19,7 +19,8 @@ namespace {
 
 constexpr i64 prefetched_steps = 4;  // two ready, one in the making, one in use
 
-// Host memory that is taken as the run goes, outside the arena: bounded, and known before.
+// Host memory that is taken as the run goes, outside the arena: bounded, and
+// known before.
 void add_host_lines(Ledger& ledger, const RunConfig& run, const Mesh& mesh, const Decisions& decisions) {
     // tokens, targets and positions of 4 bytes, a mask of 1
     const i64 batch = run.train.micro_batch * run.train.sequence * 13;
@@ -27,7 +28,7 @@ void add_host_lines(Ledger& ledger, const RunConfig& run, const Mesh& mesh, cons
                fmt::format("{} steps x {} micro-batches x B T x 13", prefetched_steps, decisions.micro_batches));
     const i64 groups = 1 + (decisions.has_moment1 ? 1 : 0) + (decisions.has_moment2 ? 1 : 0);
     const i64 tensors = static_cast<i64>(make_parameters(run.model, run.numerics.compute).rows().size());
-    ledger.add("io.checkpoint", Tier::baseline, checkpoint_staging_bytes(tensors, groups, mesh.shape.dp),
+    ledger.add("io.checkpoint", Tier::baseline, checkpoint_staging_bytes(tensors, groups, mesh.shape.size()),
                "image of the master file, hash and copy buffers");
 }
 
@@ -40,7 +41,8 @@ std::string command_line() {
     return text;
 }
 
-// Threads of this rank, from the cores that all ranks of its host may use. Collective.
+// Threads of this rank, from the cores that all ranks of its host may use.
+// Collective.
 int threads_of(Session& session, const RunConfig& run) {
     const std::string mine = affinity_mask();
     std::vector<std::string> here;
@@ -68,13 +70,14 @@ Workplace prepare_workplace(Session& session, const RunConfig& run, const Mesh& 
         run.numerics.compute == Dtype::fp64 ? measure_matmul_rate<double>(stream) : measure_matmul_rate<float>(stream);
     place.decisions = decide(run, mesh.shape, mesh.place, place.threads);
     if (run.numerics.deterministic && mesh.shape.dp > 1) {
-        place.decisions.reasons.push_back(order_cost(*mesh.dp, place.decisions.bucket_elements));
+        place.decisions.reasons.push_back(order_cost(*mesh.dp, place.decisions.step.bucket_elements));
     }
-    place.ledger = make_ledger(run, mesh.shape, place.decisions);
+    place.ledger = make_ledger(run, place.decisions);
     add_host_lines(place.ledger, run, mesh, place.decisions);
     place.ledger.add("libraries", Tier::baseline, resident_memory().anonymous,
                      "measured: MPI, BLAS, HDF5, index of the data, thread stacks");
-    // Every rank of the machine looks at what is free before any of them takes its share.
+    // Every rank of the machine looks at what is free before any of them takes
+    // its share.
     require_fit(place.ledger, session.node_size(), free_memory());
     session.world().barrier("memory looked at").wait();
     reset_peak();

@@ -1,5 +1,5 @@
-// What a run stands on before any memory is taken: threads, device, measured rates, decisions, ledger. And the texts
-// that describe it.
+// What a run stands on before any memory is taken: threads, device, measured
+// rates, decisions, ledger. And the texts that describe it.
 #pragma once
 #include <string>
 
@@ -18,11 +18,13 @@ struct Workplace {
     Ledger ledger;  // with the measured baseline line
 };
 
-// Sets the threads, measures the matrix rate and what libraries hold by now, decides, writes the ledger. To be called
-// once samplers exist and MPI, HDF5 and BLAS have been used, so that their memory is in the baseline.
+// Sets the threads, measures the matrix rate and what libraries hold by now,
+// decides, writes the ledger. To be called once samplers exist and MPI, HDF5
+// and BLAS have been used, so that their memory is in the baseline.
 Workplace prepare_workplace(Session& session, const RunConfig& run, const Mesh& mesh);
 
-// Identity of the tokenizer of the training set, and provenance of this process.
+// Identity of the tokenizer of the training set, and provenance of this
+// process.
 SavedTexts describe_run(Session& session, const RunConfig& run, const Mesh& mesh);
 
 }  // namespace ogrom

@@ -14,9 +14,10 @@ struct StepControl {
     i64 targets = 0;  // unmasked targets of the global batch
     bool stop = false;
 };
-// One message a step, summed over dp: every rank learns the number that scales the loss, and whether any rank wants to
-// stop, so that all leave at the same step.
-StepControl agree_control(Communicator& dp, std::span<const Batch> batches, Wish wish);
+// One message a step, summed over the world: every rank learns the number that
+// scales the loss, and whether any rank wants to stop, so that all leave at the
+// same step.
+StepControl agree_control(const Mesh& mesh, std::span<const Batch> batches, Wish wish);
 
 struct StepResult {
     double loss = 0;  // mean over the unmasked targets of the global batch
@@ -25,12 +26,15 @@ struct StepResult {
     double lr = 0;
     bool skipped = false;       // not finite: nothing was updated
     NonFiniteReport nonfinite;  // who had it first, where that is known
-    bool stopped = false;       // left at a micro-batch: no step was made, the other fields say nothing
+    bool stopped = false;       // left at a micro-batch: no step was made, the other
+                                // fields say nothing
 };
 
-// Comes in: this rank's micro-batches [B, T]; targets from agree_control. Goes out: weights and moments of one more
-// update, engine.step one more; the result is the same on all ranks. A non-finite loss or norm updates nothing. With a
-// vote the step can be left between two micro-batches: weights, moments and engine.step are as before it then.
+// Comes in: this rank's micro-batches [B, T]; targets from agree_control. Goes
+// out: weights and moments of one more update, engine.step one more; the result
+// is the same on all ranks. A non-finite loss or norm updates nothing. With a
+// vote the step can be left between two micro-batches: weights, moments and
+// engine.step are as before it then.
 template <class T>
 StepResult train_step(Engine<T>& engine, std::span<const Batch> batches, i64 targets, StopVote* vote = nullptr);
 

@@ -11,7 +11,7 @@ bool StopVote::heard() {
     }
     vote_ = wish_() ? 1 : 0;
     if (!fault_active("stop_vote_unshared")) {
-        under_way_ = dp_.all_reduce(&vote_, 1, Dtype::i64, ReduceOp::max, ReduceOrder::any, nullptr, "stop vote");
+        under_way_ = world_.all_reduce(&vote_, 1, Dtype::i64, ReduceOp::max, ReduceOrder::any, nullptr, "stop vote");
     }
     return false;
 }

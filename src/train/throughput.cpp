@@ -15,6 +15,18 @@ cost::Model cost_model(const ModelConfig& model, i64 sequence) {
     return m;
 }
 
+namespace {
+
+// With full recomputation of every n-th layer: that share of it.
+double hardware_flops(const RunConfig& run, const cost::Model& model) {
+    const double none = cost::hardware_flops(model, Recompute::none);
+    const double all = cost::hardware_flops(model, run.train.recompute);
+    const i64 layers = ceil_div(run.model.layers, run.train.recompute_interval);
+    return none + (all - none) * static_cast<double>(layers) / static_cast<double>(run.model.layers);
+}
+
+}  // namespace
+
 void set_rates(StepMetrics& row, const RunConfig& run, const StepTimes& times, double matmul_rate) {
     const cost::Model model = cost_model(run.model, run.train.sequence);
     row.step_s = times.step_s;
@@ -25,11 +37,14 @@ void set_rates(StepMetrics& row, const RunConfig& run, const StepTimes& times, d
         return;
     }
     row.tokens_per_s = static_cast<double>(row.tokens) / times.step_s;
-    const double rank_tokens = static_cast<double>(run.train.micro_batch * run.train.accumulation * run.train.sequence);
+    // The tokens of a data rank are the work of its tensor ranks and stages
+    // together.
+    const double data_tokens = static_cast<double>(run.train.micro_batch * run.train.accumulation * run.train.sequence);
+    const double rank_tokens = data_tokens / static_cast<double>(run.parallel.tensor * run.parallel.pipeline);
     const double tera_tokens = rank_tokens / times.step_s / 1e12;
     row.model_tflops = tera_tokens * cost::model_flops(model);
     row.model_tflops_square = tera_tokens * cost::model_flops_square(model);
-    row.hardware_tflops = tera_tokens * cost::hardware_flops(model, cost::Recompute::none);
+    row.hardware_tflops = tera_tokens * hardware_flops(run, model);
     row.fraction_of_sgemm = matmul_rate > 0 ? row.model_tflops * 1e12 / matmul_rate : 0;
 }
 

@@ -1,4 +1,5 @@
-// Rates of a step. FLOPs per token: kernels/common/cost.h (causal pairs; the true vocabulary).
+// Rates of a step. FLOPs per token: kernels/common/cost.h (causal pairs; the
+// true vocabulary).
 #pragma once
 #include "kernels/common/cost.h"
 
@@ -16,7 +17,8 @@ struct StepTimes {
     i64 bytes_sent = 0;
 };
 
-// Fills the rates of `row` from row.tokens and the times. `matmul_rate`: measured flop/s of this rank.
+// Fills the rates of `row` from row.tokens and the times. `matmul_rate`:
+// measured flop/s of this rank.
 void set_rates(StepMetrics& row, const RunConfig& run, const StepTimes& times, double matmul_rate);
 
 }  // namespace ogrom

@@ -1,5 +1,6 @@
-// Comes in: the run file resolved, the session. Goes out: batches into train/step, results into io/metrics and
-// io/checkpoint. Next: data/sampler.cpp, data/prefetch.cpp, train/step.cpp
+// Comes in: the run file resolved, the session. Goes out: batches into
+// train/step, results into io/metrics and io/checkpoint. Next:
+// data/sampler.cpp, data/prefetch.cpp, train/step.cpp
 #include "src/train/trainer.h"
 
 #include <algorithm>
@@ -11,14 +12,21 @@
 #include "src/device/memory.h"
 
 namespace ogrom {
+namespace {
+
+MeshOptions mesh_options(const RunConfig& run) {
+    return {run.comm.check_collectives ? CollectiveCheck::compare : CollectiveCheck::off};
+}
+
+}  // namespace
 
 template <class T>
-Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& options, GradientHook<T> hook)
+Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& options, UnitHook<T> hook)
     : session_(session),
       run_(run),
       options_(options),
-      mesh_(make_mesh(session_, run_.parallel)),
-      vote_(*mesh_.dp, [this] { return session_.stop_requested() || out_of_time(last_save_s_); }) {
+      mesh_(make_mesh(session_, run_.parallel, mesh_options(run_))),
+      vote_(*mesh_.world, [this] { return session_.stop_requested() || out_of_time(last_save_s_); }) {
     session_.set_phase(Phase::plan, 0);
     open();
     sampler_ = std::make_unique<Sampler>(run_.data, run_.train.sequence, run_.model.vocab, SplitPart::train);
@@ -28,10 +36,16 @@ Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& 
     texts_ = describe_run(session_, run_, mesh_);
     place_ = prepare_workplace(session_, run_, mesh_);
     print_plan();
-    engine_ = std::make_unique<Engine<T>>(run_, place_.decisions, place_.ledger, *mesh_.dp, std::move(hook));
+    engine_ = std::make_unique<Engine<T>>(run_, place_.decisions, place_.ledger, mesh_);
+    if (hook) {
+        engine_->units.set_hook(std::move(hook));
+    }
     resume();
     first_step_ = engine_->step;
+    trace_ = std::make_unique<TraceFile>(session_, run_.train.trace, first_step_ + run_.train.trace_steps);
+    engine_->trace = trace_->record();
     if (leads()) {
+        folder_->keep();
         archive(run_, texts_.provenance_json);
         metrics_ = std::make_unique<Metrics>(run_.run.output, first_step_);
         console_ = std::make_unique<Console>(run_.train.steps, run_.train.log_interval_steps, first_step_);
@@ -44,10 +58,17 @@ Trainer<T>::~Trainer() = default;
 template <class T>
 void Trainer<T>::open() {
     if (leads()) {
-        lease_.emplace(open_run_folder(run_, options_.resume.kind));
+        folder_.emplace(run_, options_.resume.kind);
         open_log_file(run_.run.output + "/log.txt");
     }
-    // Nobody goes on before rank 0 has the folder: a refused run must leave no trace of the others.
+    // In the process that prints how the job ended, whichever rank failed: exits
+    // 2-7 and dead ranks stand in the events.
+    session_.on_failure([output = run_.run.output, rank = session_.rank(), host = session_.host()](
+                            ExitCode code, const std::string& text) {
+        (void)try_append_event(output, rank, host, -1, "failure", static_cast<int>(code), text);
+    });
+    // Nobody goes on before rank 0 has the folder: a refused run must leave no
+    // trace of the others.
     session_.world().barrier("run folder").wait();
 }
 
@@ -69,8 +90,8 @@ void Trainer<T>::print_plan() const {
             log_info("{}", line);
         }
     }
-    log_info("device: {} ({}); matrix products at {:.4f} TFLOP/s", "cpu", place_.device.reason,
-             place_.matmul_rate / 1e12);
+    log_info("device: {} ({}); matrix products at {:.4f} TFLOP/s",
+             place_.device.backend == Backend::cpu ? "cpu" : "cuda", place_.device.reason, place_.matmul_rate / 1e12);
 }
 
 template <class T>
@@ -105,7 +126,8 @@ template <class T>
 Wish Trainer<T>::wish() const {
     const i64 done = engine_->step - first_step_;
     const bool counted_out = options_.stop_after_steps > 0 && done >= options_.stop_after_steps;
-    // What comes before the next chance to stop must fit as well: a step, perhaps an evaluation, and the save.
+    // What comes before the next chance to stop must fit as well: a step, perhaps
+    // an evaluation, and the save.
     const bool late = out_of_time(last_step_s_ + last_evaluation_s_ + last_save_s_);
     return session_.stop_requested() || counted_out || late ? Wish::stop : Wish::go_on;
 }
@@ -117,9 +139,11 @@ TrainSummary Trainer<T>::run() {
     const Timer whole;
     while (engine_->step < run_.train.steps) {
         session_.set_phase(Phase::train, engine_->step + 1);
+        trace_->begin_step(engine_->step);
+        engine_->trace = trace_->record();
         const Timer timer;
         const std::vector<Batch> batches = prefetch.next(engine_->step);
-        const StepControl control = agree_control(*mesh_.dp, batches, wish());
+        const StepControl control = agree_control(mesh_, batches, wish());
         if (control.stop) {
             summary_.code = ExitCode::saved_for_requeue;
             break;
@@ -129,13 +153,14 @@ TrainSummary Trainer<T>::run() {
             summary_.code = ExitCode::saved_for_requeue;
             break;
         }
-        StepTimes times{timer.seconds(), prefetch.waited_s() - last_waited_s_, engine_->reducer.exposed_s(),
-                        mesh_.dp->bytes_sent() - last_sent_};
+        StepTimes times{timer.seconds(), prefetch.waited_s() - last_waited_s_, engine_->units.exposed_s(),
+                        bytes_sent(mesh_) - last_sent_};
         last_waited_s_ = prefetch.waited_s();
-        last_sent_ = mesh_.dp->bytes_sent();
+        last_sent_ = bytes_sent(mesh_);
         after_step(result, control.targets, times);
     }
     summary_.train_s = whole.seconds();
+    trace_->finish();
     finish();
     return summary_;
 }
@@ -183,15 +208,20 @@ void Trainer<T>::check_finite(const StepResult& result) {
         return;
     }
     const NonFiniteReport& report = result.nonfinite;
-    const std::string where =
-        report.found ? fmt::format("first in the gradient of {} on rank {}", report.parameter, report.rank)
-                     : std::string("every rank's own gradient is finite: their sum or the loss overflowed");
-    const std::string what =
-        fmt::format("step {}: not finite: loss {}, gradient norm {}; {}; weights and moments are those of step {}",
-                    engine_->step, result.loss, result.norm, where, engine_->step - 1);
+    const std::string where = report.found
+                                  ? fmt::format("first in the gradient of {} on rank {}", report.parameter, report.rank)
+                                  : std::string(
+                                        "every rank's own gradient is finite: their "
+                                        "sum or the loss overflowed");
+    const std::string what = fmt::format(
+        "step {}: not finite: loss {}, gradient norm {}; {}; weights and moments "
+        "are those of step {}",
+        engine_->step, result.loss, result.norm, where, engine_->step - 1);
     const bool stops = run_.numerics.on_nonfinite == NonFinite::stop;
     if (stops || engine_->consecutive_skips > run_.numerics.max_skipped_steps) {
-        event(Phase::train, ExitCode::numerics, what);
+        if (metrics_) {
+            metrics_->publish_at_stop();
+        }
         fail(ExitCode::numerics, stops
                                      ? what + " (numerics.on_nonfinite = \"stop\")"
                                      : what + fmt::format(" ({} steps in a row, numerics.max_skipped_steps = {})",
@@ -208,7 +238,8 @@ void Trainer<T>::evaluate_now() {
     session_.set_phase(Phase::evaluate, engine_->step);
     const Timer timer;
     summary_.valid = evaluate(*engine_, *valid_, run_.train.eval_samples, vote_);
-    if (!summary_.valid) {  // the next step is not begun, and after the last one this ends the run for a requeue
+    if (!summary_.valid) {  // the next step is not begun, and after the last one
+                            // this ends the run for a requeue
         summary_.code = ExitCode::saved_for_requeue;
         return;
     }
@@ -225,10 +256,12 @@ template <class T>
 void Trainer<T>::save() {
     session_.set_phase(Phase::save, engine_->step);
     const Timer timer;
-    const CheckpointHeader header = make_header(*engine_, *sampler_, texts_, best_valid_loss_);
-    const std::string folder = checkpoints_of(run_);
     const Engine<T>& engine = *engine_;
-    save_checkpoint<T>(*mesh_.dp, folder, header, engine.layout, run_.model, engine.state(), run_.checkpoint.keep_last);
+    engine.require_equal_copies();
+    const CheckpointHeader header = make_header(engine, *sampler_, texts_, best_valid_loss_);
+    const std::string folder = checkpoints_of(run_);
+    save_checkpoint<T>(*mesh_.world, folder, header, engine.layout, run_.model, engine.groups_to_write(),
+                       run_.checkpoint.keep_last);
     saved_at_ = engine_->step;
     last_save_s_ = timer.seconds();
     summary_.checkpoint = fmt::format("{}/step-{:08}", folder, engine_->step);
@@ -267,7 +300,7 @@ void Trainer<T>::summarise() {
     summary_.steps = engine.step;
     summary_.skipped = engine.skipped;
     summary_.matmul_rate = place_.matmul_rate;
-    summary_.weight_hash = weight_hash<T>(engine.weights, engine.layout);
+    summary_.weight_hash = engine.model_hash();
     summary_.memory_ledger = place_.ledger.total();
     summary_.memory_peak = agree_max(session_.world(), resident_memory().peak_anonymous(), "memory peak");
     if (summary_.valid && leads()) {

@@ -1,6 +1,8 @@
-// A run from its resolved file to its end: set-up in the order of the walk (mesh, data, ledger, arena, stage, reducer,
-// resume, prefetch, metrics), then steps until the last one, a signal or the time limit.
-// Comes in: a checked RunConfig. Goes out: the run folder, checkpoints, a summary. Next: data/sampler.cpp
+// A run from its resolved file to its end: set-up in the order of the walk
+// (mesh, data, ledger, arena, stage, reducer, resume, prefetch, metrics), then
+// steps until the last one, a signal or the time limit. Comes in: a checked
+// RunConfig. Goes out: the run folder, checkpoints, a summary. Next:
+// data/sampler.cpp
 #pragma once
 #include <optional>
 #include <string>
@@ -13,6 +15,7 @@
 #include "src/train/setup.h"
 #include "src/train/step.h"
 #include "src/train/throughput.h"
+#include "src/train/trace_file.h"
 
 namespace ogrom {
 
@@ -25,11 +28,13 @@ struct TrainOptions {
 template <class T>
 class Trainer {
 public:
-    // Collective over all ranks. Everything is checked, allocated and archived on return; nothing is trained yet.
-    Trainer(Session& session, const RunConfig& run, const TrainOptions& options, GradientHook<T> hook = {});
+    // Collective over all ranks. Everything is checked, allocated and archived on
+    // return; nothing is trained yet.
+    Trainer(Session& session, const RunConfig& run, const TrainOptions& options, UnitHook<T> hook = {});
     ~Trainer();
 
-    // Collective. Throws Error(numerics) on every rank when a non-finite step is to stop the run.
+    // Collective. Throws Error(numerics) on every rank when a non-finite step is
+    // to stop the run.
     TrainSummary run();
 
     [[nodiscard]] Engine<T>& engine() { return *engine_; }
@@ -53,7 +58,7 @@ private:
     const RunConfig& run_;
     const TrainOptions options_;
     Mesh mesh_;
-    std::optional<Lease> lease_;  // rank 0: of the run folder
+    std::optional<RunFolder> folder_;  // rank 0
     std::unique_ptr<Sampler> sampler_, valid_;
     StopVote vote_;
     SavedTexts texts_;
@@ -61,6 +66,7 @@ private:
     std::unique_ptr<Engine<T>> engine_;
     std::unique_ptr<Metrics> metrics_;  // rank 0
     std::unique_ptr<Console> console_;  // rank 0
+    std::unique_ptr<TraceFile> trace_;
     TrainSummary summary_;
     double best_valid_loss_ = std::numeric_limits<double>::quiet_NaN();  // NaN: not evaluated yet
     i64 first_step_ = 0, evaluated_at_ = -1, saved_at_ = -1;

@@ -27,6 +27,13 @@ if command -v h5dump > /dev/null; then
     h5dump -d /weights/final_norm.weight "$step/checkpoint.h5" > dump || fail "h5dump cannot read the checkpoint"
     grep -q 'H5T_IEEE_F32LE' dump || fail "h5dump shows another type"
 fi
+# Two ranks write two parts; whoever reads sees the same whole tensors.
+expect_exit 0 launch 2 "$OGROM" train run.toml --set train.steps=2 --set run.output=two
+expect_exit 0 "$OGROM" inspect two --verify --json
+expect_text '"part-00001.h5"'
+expect_text '"verified": "manifest and weight hash agree"'
+expect_exit 0 "$OGROM" inspect "$step" --diff two
+grep -qE 'only in|shape|type' out && fail "another number of ranks gives another tree"
 
 expect_exit 4 "$OGROM" inspect nowhere
 expect_text 'nowhere'

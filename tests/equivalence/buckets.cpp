@@ -1,5 +1,5 @@
-// In deterministic mode the bits do not depend on how gradients are cut into buckets, nor on whether they are reduced
-// while the backward pass goes on.
+// In deterministic mode the bits do not depend on how gradients are cut into
+// buckets, nor on whether they are reduced while the backward pass goes on.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -48,15 +48,17 @@ TEST(Buckets, AnySizeGivesTheSameBitsInDouble) {
     expect_same_bits<double>("fp64", 8);
 }
 
-// All ranks hold the same weights, bit for bit, after some steps (replicas must not drift).
+// All ranks hold the same weights, bit for bit, after some steps (replicas must
+// not drift).
 TEST(Buckets, ReplicasStayEqual) {
     const RunConfig run = tiny_run(session().size(), {3, 1}, {"numerics.compute=fp32", "numerics.deterministic=false"});
     const auto engine = make_engine<float>(session().world(), run);
     for (i64 step = 0; step < 5; ++step) {
         const std::vector<Batch> batches = make_batches(run, session().rank(), step);
-        train_step<float>(*engine, batches, agree_control(session().world(), batches, Wish::go_on).targets);
+        train_step<float>(*engine, batches, agree_control(engine->mesh, batches, Wish::go_on).targets);
     }
-    const u64 hash = weight_hash<float>(engine->weights, engine->layout);
+    const std::span<const float> weights = weights_of(*engine);
+    const u64 hash = weight_hash<float>(weights, engine->layout);
     const std::vector<std::string> all = gather_text(session().world(), fmt::format("{:016x}", hash), "hashes");
     for (const std::string& other : all) {
         EXPECT_EQ(other, all[0]);

@@ -36,7 +36,11 @@ RunConfig corpus_run(const std::string& prefix, const std::string& output, const
                        "train.global_batch=12",
                        "train.micro_batch=3",
                        fmt::format("run.output={}", output)};
-    input.overrides.insert(input.overrides.end(), overrides.begin(), overrides.end());
+    for (const std::string& override : overrides) {  // a key may be given once
+        const std::string key = override.substr(0, override.find('=') + 1);
+        std::erase_if(input.overrides, [&](const std::string& given) { return given.starts_with(key); });
+        input.overrides.push_back(override);
+    }
     return parse_run(input);
 }
 

@@ -17,7 +17,7 @@ RunConfig corpus_run(const std::string& prefix, const std::string& output, const
 
 // A whole run by all ranks. Collective.
 template <class T>
-TrainSummary run_trainer(const RunConfig& run, const TrainOptions& options, GradientHook<T> hook = {}) {
+TrainSummary run_trainer(const RunConfig& run, const TrainOptions& options, UnitHook<T> hook = {}) {
     return Trainer<T>(session(), run, options, std::move(hook)).run();
 }
 

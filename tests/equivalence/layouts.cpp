@@ -1,5 +1,6 @@
-// The same global batch under every cut into ranks and micro-batches (field cases B02, B04, B05). Each test runs over
-// all ranks of the program and compares on rank 0 with a training by rank 0 alone.
+// The same global batch under every cut into ranks and micro-batches (field
+// cases B02, B04, B05). Each test runs over all ranks of the program and
+// compares on rank 0 with a training by rank 0 alone.
 #include <cmath>
 #include <gtest/gtest.h>
 
@@ -16,9 +17,10 @@ struct Twin {
     double first_loss = 0;
 };
 
-// Trains over all ranks with each cut of a global batch of 12 and compares with one micro-batch of 12 on one rank.
+// Trains over all ranks with each cut of a global batch of 12 and compares with
+// one micro-batch of 12 on one rank.
 template <class T>
-std::vector<Twin> compare(const Overrides& overrides, const Course& course, bool change_only = false) {
+std::vector<Twin> compare(const Overrides& overrides, const Lesson& course, bool change_only = false) {
     const i64 dp = session().size();
     std::vector<Twin> twins;
     const bool leads = session().rank() == 0;
@@ -31,16 +33,19 @@ std::vector<Twin> compare(const Overrides& overrides, const Course& course, bool
         const History<T> cut = train_over<T>(session().world(), run, course);
         if (leads) {
             const TinyLayout layout(run);
+            EXPECT_EQ(cut.losses.size(), alone.losses.size());
             twins.push_back(
                 {largest_difference(cut.losses, alone.losses), largest_difference(cut.norms, alone.norms),
                  tensor_difference(layout.layout, cut.weights, alone.weights, change_only ? &alone.before : nullptr),
                  cut.norms[0], cut.losses[0]});
         }
     }
+    EXPECT_EQ(twins.empty(), !leads) << "no cut of the batch fits these ranks";
     return twins;
 }
 
-// fp64, 20 AdamW steps with clipping: rounding of 1e-16 grows to about 1e-11 over 20 steps; a fault of 1e-6 shows.
+// fp64, 20 AdamW steps with clipping: rounding of 1e-16 grows to about 1e-11
+// over 20 steps; a fault of 1e-6 shows.
 TEST(Layouts, TwentyStepsInDoubleAgree) {
     for (const Twin& twin : compare<double>({}, {.steps = 20})) {
         EXPECT_LE(twin.loss, 1e-9);
@@ -68,14 +73,16 @@ TEST(Layouts, DropoutAgrees) {
     }
 }
 
-// fp32: each loss is a mean of 288 terms of relative error 1e-7, moved by weights that differ by up to 1e-5.
+// fp32: each loss is a mean of 288 terms of relative error 1e-7, moved by
+// weights that differ by up to 1e-5.
 TEST(Layouts, LossesInSingleAgree) {
     for (const Twin& twin : compare<float>({"numerics.compute=fp32"}, {.steps = 20})) {
         EXPECT_LE(twin.loss, 1e-5);
     }
 }
 
-// B02: gains of the norms times 100, so that counting one of their gradients twice moves the norm by more than 10 %.
+// B02: gains of the norms times 100, so that counting one of their gradients
+// twice moves the norm by more than 10 %.
 TEST(Layouts, NormIsTheWholeGradients) {
     for (const Twin& twin : compare<double>({}, {.steps = 1, .mask = all_targets, .gain = 100})) {
         EXPECT_LE(twin.norm, 1e-10);  // sums of 1.6e5 terms in double
@@ -88,14 +95,14 @@ TEST(Layouts, NormIsTheWholeGradients) {
         for (const LocalTensor& tensor : engine->layout.tensors()) {
             if (tensor.parameter->initial == Initial::ones) {
                 for (i64 i = 0; i < tensor.count; ++i) {
-                    engine->weights[static_cast<std::size_t>(tensor.offset + i)] *= 100;
+                    weights_of(*engine)[static_cast<std::size_t>(tensor.offset + i)] *= 100;
                 }
             }
         }
         const std::vector<Batch> batches = make_batches(run, 0, 0);
         const double norm =
-            train_step<double>(*engine, batches, agree_control(*alone, batches, Wish::go_on).targets).norm;
-        for (const double g : engine->gradients) {
+            train_step<double>(*engine, batches, agree_control(engine->mesh, batches, Wish::go_on).targets).norm;
+        for (const double g : engine->state.gradients.data().first(static_cast<std::size_t>(engine->layout.size()))) {
             sum += g * g;  // padding rows are 0
         }
         EXPECT_NEAR(norm, std::sqrt(sum), 1e-10 * norm);
@@ -105,7 +112,8 @@ TEST(Layouts, NormIsTheWholeGradients) {
 const Overrides plain_sgd = {"optimizer.kind=sgd",          "optimizer.lr=1.0",        "optimizer.warmup_steps=0",
                              "optimizer.schedule=constant", "optimizer.clip_norm=0.0", "optimizer.weight_decay=0.0"};
 
-// B04: SGD with rate 1 and no clipping shows the gradient itself; Adam would hide a constant factor.
+// B04: SGD with rate 1 and no clipping shows the gradient itself; Adam would
+// hide a constant factor.
 TEST(Layouts, SgdChangeIsTheSameForEveryAccumulation) {
     for (const Twin& twin : compare<double>(plain_sgd, {.steps = 1}, true)) {
         EXPECT_LE(twin.weights, 1e-10);
@@ -114,7 +122,8 @@ TEST(Layouts, SgdChangeIsTheSameForEveryAccumulation) {
     }
 }
 
-// B05: samples with 11 and with (up to) 24 unmasked targets, and whole micro-batches without any.
+// B05: samples with 11 and with (up to) 24 unmasked targets, and whole
+// micro-batches without any.
 i64 uneven_targets(i64 sample) {
     if (sample % 12 >= 9) {
         return 0;

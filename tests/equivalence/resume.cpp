@@ -1,4 +1,5 @@
-// A resumed run equals the straight run bit for bit; a non-finite step is skipped or stops the run on all ranks alike.
+// A resumed run equals the straight run bit for bit; a non-finite step is
+// skipped or stops the run on all ranks alike.
 #include <bit>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -64,18 +65,24 @@ TEST(Resume, SgdWithMomentumToo) {
     expect_resumed_equals_straight<double>({"optimizer.kind=sgd", "optimizer.momentum=0.9", "optimizer.lr=0.1"});
 }
 
-// Makes an element of a parameter NaN in the own gradient of one rank, at one step.
-template <class T>
-GradientHook<T> poison(i64 at_step, int rank, i64 element) {
+// Spoils an element of a parameter in the own gradient of one rank, in the
+// steps from `first` to `last` (from 0).
+UnitHook<double> poison(int rank, i64 element, i64 micro_batches, i64 first, i64 last, double value) {
     if (session().rank() != rank) {
         return {};
     }
-    return [=](i64 step, i64 first, i64 last, std::span<T> gradients) {
-        if (step == at_step && element >= first && element < last) {
-            gradients[static_cast<std::size_t>(element)] = std::numeric_limits<T>::quiet_NaN();
+    const auto calls = std::make_shared<i64>(0);  // once a micro-batch
+    return [=](i64, FlatRange range, double* values) {
+        if (element < range.first || element >= range.last) {
+            return;
+        }
+        const i64 step = (*calls)++ / micro_batches;
+        if (step >= first && step <= last) {
+            values[element - range.first] = value;
         }
     };
 }
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 struct Spoiled {
     SharedFolder folder;
@@ -84,23 +91,29 @@ struct Spoiled {
     i64 element = 0;
     static constexpr const char* parameter = "block.1.mlp.up.weight";
 
+    i64 micro_batches = 1;
+
     Spoiled() {
         write_corpus(corpus);
         const RunConfig run = corpus_run(corpus, folder.path("layout"), {});
         element = TinyLayout(run).layout.tensor(parameter).offset + 5;
+        micro_batches = run.train.accumulation;
+    }
+    [[nodiscard]] UnitHook<double> poison_at(i64 step) const {
+        return poison(rank, element, micro_batches, step, step, not_a_number);
     }
 };
 
 TEST(NonFinite, ASkippedStepChangesNothingAndIsNamed) {
     Spoiled spoiled;
     const RunConfig run = corpus_run(spoiled.corpus, spoiled.folder.path("skip"), {"numerics.on_nonfinite=skip"});
-    Trainer<double> trainer(session(), run, {}, poison<double>(3, spoiled.rank, spoiled.element));
-    // The weights before and after the spoilt step, by the hash after 3 and after 4 steps of runs that stop there.
+    Trainer<double> trainer(session(), run, {}, spoiled.poison_at(3));
+    // The weights before and after the spoilt step, by the hash after 3 and after
+    // 4 steps of runs that stop there.
     const RunConfig three = corpus_run(spoiled.corpus, spoiled.folder.path("three"), {"numerics.on_nonfinite=skip"});
     const RunConfig four = corpus_run(spoiled.corpus, spoiled.folder.path("four"), {"numerics.on_nonfinite=skip"});
     const u64 before = run_trainer<double>(three, {.stop_after_steps = 3}).weight_hash;
-    const TrainSummary spoilt =
-        run_trainer<double>(four, {.stop_after_steps = 4}, poison<double>(3, spoiled.rank, spoiled.element));
+    const TrainSummary spoilt = run_trainer<double>(four, {.stop_after_steps = 4}, spoiled.poison_at(3));
     EXPECT_EQ(spoilt.weight_hash, before);
     EXPECT_EQ(spoilt.steps, 4);
     EXPECT_EQ(spoilt.skipped, 1);
@@ -119,12 +132,13 @@ TEST(NonFinite, ASkippedStepChangesNothingAndIsNamed) {
         EXPECT_TRUE(rows[3].skipped);
         EXPECT_FALSE(rows[4].skipped);
     }
-    // The count of updates survives a resume: straight and resumed spoilt runs agree.
+    // The count of updates survives a resume: straight and resumed spoilt runs
+    // agree.
     const TrainSummary resumed = run_trainer<double>(four, {.resume = parse_resume("")});
     EXPECT_EQ(resumed.weight_hash, whole.weight_hash);
 }
 
-std::string stop_message(const RunConfig& run, GradientHook<double> hook) {
+std::string stop_message(const RunConfig& run, UnitHook<double> hook) {
     try {
         run_trainer<double>(run, {}, std::move(hook));
     } catch (const Error& error) {
@@ -138,7 +152,7 @@ std::string stop_message(const RunConfig& run, GradientHook<double> hook) {
 TEST(NonFinite, StopEndsEveryRankAlike) {
     Spoiled spoiled;
     const RunConfig run = corpus_run(spoiled.corpus, spoiled.folder.path("stop"), {});
-    const std::string message = stop_message(run, poison<double>(2, spoiled.rank, spoiled.element));
+    const std::string message = stop_message(run, spoiled.poison_at(2));
     EXPECT_NE(message.find("step 3: not finite"), std::string::npos) << message;
     EXPECT_NE(message.find(Spoiled::parameter), std::string::npos) << message;
     EXPECT_NE(message.find(fmt::format("on rank {}", spoiled.rank)), std::string::npos) << message;
@@ -148,14 +162,8 @@ TEST(NonFinite, TooManySkipsInARowStop) {
     Spoiled spoiled;
     const RunConfig run = corpus_run(spoiled.corpus, spoiled.folder.path("skips"),
                                      {"numerics.on_nonfinite=skip", "numerics.max_skipped_steps=2"});
-    GradientHook<double> always;
-    if (session().rank() == spoiled.rank) {
-        always = [&](i64 step, i64 first, i64 last, std::span<double> gradients) {
-            if (step >= 1 && spoiled.element >= first && spoiled.element < last) {
-                gradients[static_cast<std::size_t>(spoiled.element)] = std::numeric_limits<double>::infinity();
-            }
-        };
-    }
+    const UnitHook<double> always = poison(spoiled.rank, spoiled.element, spoiled.micro_batches, 1, 1'000'000,
+                                           std::numeric_limits<double>::infinity());
     const std::string message = stop_message(run, always);
     EXPECT_NE(message.find("step 4"), std::string::npos) << message;
     EXPECT_NE(message.find("3 steps in a row"), std::string::npos) << message;
@@ -173,7 +181,8 @@ TEST(Memory, ResidentDoesNotGrowAfterWarmUp) {
     if (session().rank() == 0) {
         const std::vector<StepMetrics> rows = rows_of(run);
         ASSERT_EQ(rows.size(), 80u);
-        // memory_bytes is the peak so far; metrics.h5 is rebuilt from all rows, 200 bytes each.
+        // memory_bytes is the peak so far; metrics.h5 is rebuilt from all rows, 200
+        // bytes each.
         EXPECT_LE(rows.back().memory_bytes - rows[30].memory_bytes, 1 << 20);
         EXPECT_GT(rows[30].memory_bytes, 1 << 20);
     }

@@ -1,4 +1,5 @@
-// A stop is agreed at one micro-batch on all ranks, and a step or an evaluation that is left has changed nothing.
+// A stop is agreed at one micro-batch on all ranks, and a step or an evaluation
+// that is left has changed nothing.
 #include <gtest/gtest.h>
 
 #include "src/train/evaluate.h"
@@ -34,39 +35,39 @@ TEST(Stop, WithinAStepLeavesTheWeightsOfTheLastOne) {
     const RunConfig run = tiny_run(dp.size(), {1, 5});
     const auto step = [&](Engine<double>& engine, StopVote* vote) {
         const std::vector<Batch> batches = make_batches(run, dp.rank(), engine.step);
-        return train_step<double>(engine, batches, agree_control(dp, batches, Wish::go_on).targets, vote);
+        return train_step<double>(engine, batches, agree_control(engine.mesh, batches, Wish::go_on).targets, vote);
     };
-    const std::unique_ptr<Engine<double>> engine = make_engine<double>(dp, run);
+    const std::shared_ptr<Engine<double>> engine = make_engine<double>(dp, run);
     step(*engine, nullptr);
-    const std::vector<double> weights = copy_of(engine->weights), moments = copy_of(engine->moment2);
+    const std::vector<double> weights = copy_of(weights_of(*engine)), moments = copy_of(engine->state.moment2.data());
 
     LateWish wish{2};
     StopVote vote(dp, wish.ask());
     EXPECT_TRUE(step(*engine, &vote).stopped);
     EXPECT_EQ(wish.asked, 2) << "left at the third micro-batch on every rank";
     EXPECT_EQ(engine->step, 1);
-    EXPECT_EQ(copy_of(engine->weights), weights);
-    EXPECT_EQ(copy_of(engine->moment2), moments);
+    EXPECT_EQ(copy_of(weights_of(*engine)), weights);
+    EXPECT_EQ(copy_of(engine->state.moment2.data()), moments);
 
     const StepResult again = step(*engine, nullptr);
-    const std::unique_ptr<Engine<double>> straight = make_engine<double>(dp, run);
+    const std::shared_ptr<Engine<double>> straight = make_engine<double>(dp, run);
     step(*straight, nullptr);
     const StepResult second = step(*straight, nullptr);
     EXPECT_EQ(again.loss, second.loss);
     EXPECT_EQ(again.norm, second.norm);
-    EXPECT_EQ(copy_of(engine->weights), copy_of(straight->weights));
+    EXPECT_EQ(copy_of(weights_of(*engine)), copy_of(weights_of(*straight)));
 }
 
 TEST(Stop, VotesChangeNoBitOfAStep) {
     Communicator& dp = session().world();
     const RunConfig run = tiny_run(dp.size(), {2, 3});
     const auto weights_after = [&](StopVote* vote) {
-        const std::unique_ptr<Engine<double>> engine = make_engine<double>(dp, run);
+        const std::shared_ptr<Engine<double>> engine = make_engine<double>(dp, run);
         for (i64 step = 0; step < 3; ++step) {
             const std::vector<Batch> batches = make_batches(run, dp.rank(), step);
-            train_step<double>(*engine, batches, agree_control(dp, batches, Wish::go_on).targets, vote);
+            train_step<double>(*engine, batches, agree_control(engine->mesh, batches, Wish::go_on).targets, vote);
         }
-        return copy_of(engine->weights);
+        return copy_of(weights_of(*engine));
     };
     StopVote vote(dp, [] { return false; });
     EXPECT_EQ(weights_after(&vote), weights_after(nullptr));
@@ -79,8 +80,9 @@ TEST(Stop, WithinAnEvaluation) {
     const RunConfig run = corpus_run(corpus, folder.path("run"), {});
     Communicator& dp = session().world();
     const Sampler samples(run.data, run.train.sequence, run.model.vocab, SplitPart::train);
-    const std::unique_ptr<Engine<double>> engine = make_engine<double>(dp, run);
-    // An odd number: the ranks' parts differ by a sample, the number of votes must not.
+    const std::shared_ptr<Engine<double>> engine = make_engine<double>(dp, run);
+    // An odd number: the ranks' parts differ by a sample, the number of votes
+    // must not.
     const i64 wanted = 3 * dp.size() * run.train.micro_batch + 1;
     ASSERT_LE(wanted, samples.samples_per_epoch());
     StopVote never(dp, [] { return false; });

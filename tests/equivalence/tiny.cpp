@@ -13,8 +13,9 @@
 namespace ogrom::test {
 namespace {
 
-// Tensors below this share of the whole are compared with it instead: the key bias, whose exact gradient is 0. Its
-// noise of 1e-6 x the whole gradient's rounding is made 20 times larger by AdamW's division.
+// Tensors below this share of the whole are compared with it instead: the key
+// bias, whose exact gradient is 0. Its noise of 1e-6 x the whole gradient's
+// rounding is made 20 times larger by AdamW's division.
 constexpr double floor_share = 2e-5;
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
@@ -102,42 +103,46 @@ std::vector<Batch> make_batches(const RunConfig& run, i64 dp_rank, i64 step, Mas
 }
 
 template <class T>
-std::unique_ptr<Engine<T>> make_engine(Communicator& dp, const RunConfig& run, GradientHook<T> hook) {
-    MeshShape shape;
-    shape.dp = dp.size();
-    MeshPlace place;
-    place.dp = dp.rank();
-    const Decisions decisions = decide(run, shape, place, 1);
-    const Ledger ledger = make_ledger(run, shape, decisions);
-    return std::make_unique<Engine<T>>(run, decisions, ledger, dp, std::move(hook));
+std::shared_ptr<Engine<T>> make_engine(Communicator& world, const RunConfig& run) {
+    struct Held {
+        Held(Communicator& comm, const RunConfig& run_) : mesh(make_mesh(comm, run_.parallel)) {
+            const Decisions decisions = decide(run_, mesh.shape, mesh.place, 1);
+            engine = std::make_unique<Engine<T>>(run_, decisions, make_ledger(run_, decisions), mesh);
+        }
+        Mesh mesh;
+        std::unique_ptr<Engine<T>> engine;
+    };
+    const auto held = std::make_shared<Held>(world, run);
+    return {held, held->engine.get()};
 }
 
 template <class T>
-History<T> train_over(Communicator& dp, const RunConfig& run, const Course& course) {
-    const std::unique_ptr<Engine<T>> engine = make_engine<T>(dp, run);
+History<T> train_over(Communicator& world, const RunConfig& run, const Lesson& course) {
+    const std::shared_ptr<Engine<T>> engine = make_engine<T>(world, run);
+    const std::span<T> weights = weights_of(*engine);
     for (const LocalTensor& tensor : engine->layout.tensors()) {
         if (tensor.parameter->initial == Initial::ones) {
-            for (T& w : engine->weights.subspan(static_cast<std::size_t>(tensor.offset),
-                                                static_cast<std::size_t>(tensor.count))) {
+            for (T& w :
+                 weights.subspan(static_cast<std::size_t>(tensor.offset), static_cast<std::size_t>(tensor.count))) {
                 w *= static_cast<T>(course.gain);
             }
         }
     }
     History<T> history;
-    history.before.assign(engine->weights.begin(), engine->weights.end());
+    history.before.assign(weights.begin(), weights.end());
     for (i64 step = 0; step < course.steps; ++step) {
-        const std::vector<Batch> batches = make_batches(run, dp.rank(), step, course.mask);
-        const StepControl control = agree_control(dp, batches, Wish::go_on);
+        const std::vector<Batch> batches = make_batches(run, world.rank(), step, course.mask);
+        const StepControl control = agree_control(engine->mesh, batches, Wish::go_on);
         const StepResult result = train_step<T>(*engine, batches, control.targets);
         history.losses.push_back(result.loss);
         history.norms.push_back(result.norm);
     }
-    history.weights.assign(engine->weights.begin(), engine->weights.end());
+    history.weights.assign(weights.begin(), weights.end());
     return history;
 }
 
 template <class T>
-History<T> train_alone(const Cut& cut, const std::vector<std::string>& overrides, const Course& course) {
+History<T> train_alone(const Cut& cut, const std::vector<std::string>& overrides, const Lesson& course) {
     const std::unique_ptr<Communicator> alone = make_single_communicator();
     const RunConfig run = tiny_run(1, cut, overrides);
     return train_over<T>(*alone, run, course);
@@ -203,9 +208,9 @@ SharedFolder::~SharedFolder() {
 }
 
 #define OGROM_INSTANCE(T)                                                                                      \
-    template std::unique_ptr<Engine<T>> make_engine<T>(Communicator&, const RunConfig&, GradientHook<T>);      \
-    template History<T> train_over<T>(Communicator&, const RunConfig&, const Course&);                         \
-    template History<T> train_alone<T>(const Cut&, const std::vector<std::string>&, const Course&);            \
+    template std::shared_ptr<Engine<T>> make_engine<T>(Communicator&, const RunConfig&);                       \
+    template History<T> train_over<T>(Communicator&, const RunConfig&, const Lesson&);                         \
+    template History<T> train_alone<T>(const Cut&, const std::vector<std::string>&, const Lesson&);            \
     template double tensor_difference<T>(const ParameterLayout&, const std::vector<T>&, const std::vector<T>&, \
                                          const std::vector<T>*);
 OGROM_INSTANCE(float)

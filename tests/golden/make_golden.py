@@ -2,7 +2,8 @@
 """Makes tied.json/.bin and untied.json/.bin: 20 AdamW steps of a tiny GPT-2 by PyTorch, for tests/golden/golden.cpp.
 
 Run `python3 make_golden.py` (needs torch and numpy) in this folder; the tests themselves need no Python.
-The model is GPT-2's: pre-LayerNorm (eps 1e-5), causal attention, learned positions, tanh-GELU. Each run is made twice,
+The model is GPT-2's: pre-LayerNorm (eps 1e-5), causal attention, learned positions, tanh-GELU; odd sizes, but heads,
+inner width and T are even, so that two tensor ranks can share them. Each run is made twice,
 in fp32 and in fp64, from the same fp32 weights. Loss = sum over unmasked targets of the whole step / their number.
 
 NAME.json  model, optimizer, tokens, targets, masks, learning rates, per-step loss and gradient norm of both runs
@@ -17,10 +18,10 @@ import numpy
 import torch
 import torch.nn.functional as functional
 
-MODEL = dict(layers=2, hidden=36, heads=3, ffn_hidden=100, vocab=101, padded_vocab=128, sequence=23, norm_epsilon=1e-5)
+MODEL = dict(layers=2, hidden=36, heads=4, ffn_hidden=100, vocab=101, padded_vocab=128, sequence=23, norm_epsilon=1e-5)
 OPTIMIZER = dict(lr=3e-3, min_lr=3e-4, warmup_steps=4, decay_steps=18, beta1=0.9, beta2=0.95, epsilon=1e-8,
                  weight_decay=0.1, clip_norm=1.0)
-STEPS, ACCUMULATION, BATCH, T = 20, 2, 2, 19
+STEPS, ACCUMULATION, BATCH, T = 20, 2, 2, 22
 
 
 def tensor_shapes(tied):

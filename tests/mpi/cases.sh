@@ -5,7 +5,7 @@ set -u
 probe=$1 case=$2
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-export PROBE_PIDS=$folder/pids OMP_NUM_THREADS=1
+export PROBE_PIDS=$folder/pids PROBE_EVENTS=$folder/events OMP_NUM_THREADS=1
 mkdir "$PROBE_PIDS"
 
 fail() {
@@ -62,6 +62,28 @@ expect_status() {
     done
     fail "exit code $status, expected $*"
 }
+failures_recorded() { # exit code, pattern: the hook of one process was called once, with the message that was printed
+    local count
+    count=$(wc -l <"$PROBE_EVENTS") || fail "no failure was recorded"
+    [ "$count" -eq 1 ] || fail "$count failures recorded instead of one"
+    grep -qE "^[0-9]+ $1 .*$2" "$PROBE_EVENTS" || fail "recorded: $(cat "$PROBE_EVENTS")"
+    grep -qF "ogrom: $(cut -d' ' -f3- "$PROBE_EVENTS")" "$folder/out" || fail "recorded another text than printed"
+}
+within_a_second() { # from the wrong call to the recorded message
+    local wrong named
+    wrong=$(head -1 "$PROBE_EVENTS.wrong" | cut -d' ' -f1)
+    named=$(head -1 "$PROBE_EVENTS" | cut -d' ' -f1)
+    [ $((named - wrong)) -lt 1000 ] || fail "named after $((named - wrong)) ms"
+}
+mismatch() { # mode, pattern: found at once, although nobody is silent yet
+    OGROM_CHECK_COLLECTIVES=1 launch 3 "$1" 2
+    await_end 10
+    one_message "$2"
+    expect_status 6
+    failures_recorded 6 "$2"
+    within_a_second
+    no_process_left
+}
 work='in phase train, step [0-9]+, last collective #[0-9]+ .probe'
 
 kill_rank() { # ranks, rank to kill
@@ -69,8 +91,9 @@ kill_rank() { # ranks, rank to kill
     await_ranks "$1"
     kill -9 "$(pid_of "$2")"
     await_end 10
-    one_message "^ogrom: rank $2 \(host .*, pid $(pid_of "$2")\) died $work"
+    one_message "^ogrom: rank $2 \(host .*, pid $(pid_of "$2")\), exit 6: died $work"
     expect_status 137 6 # mpirun's own code for a killed rank, or ours
+    failures_recorded 6 "rank $2 .*died"
     no_process_left
 }
 
@@ -111,7 +134,7 @@ case $case in
         await_ranks 3
         kill -STOP "$(pid_of 1)"
         await_end 10
-        one_message "^ogrom: rank 1 .* silent $work"
+        one_message "^ogrom: rank 1 .*, exit 6: silent $work"
         expect_status 6
         no_process_left
         ;;
@@ -121,50 +144,51 @@ case $case in
         await_ranks 4
         kill -STOP "$(pid_of 2)" "$(pid_of 3)"
         await_end 10
-        one_message "^ogrom: rank 2 .* silent $work"
+        one_message "^ogrom: rank 2 .*, exit 6: silent $work"
         expect_status 6
         no_process_left
         ;;
     throw)
         launch 4 throw 3
         await_end 10
-        one_message "^ogrom: rank 3 .* failed $work.*document 17 is broken .*probe.cpp:[0-9]+"
+        one_message "^ogrom: rank 3 .*, exit 3: failed $work.*document 17 is broken \[tests/mpi/probe.cpp:[0-9]+\]"
         expect_status 3
+        failures_recorded 3 'rank 3 .*document 17 is broken'
         no_process_left
         ;;
     throw_on_other_node)
         export OGROM_TEST_NODE_SPLIT=2
         launch 4 throw 3
         await_end 10
-        one_message "^ogrom: rank 3 .* failed $work.*document 17 is broken"
+        one_message "^ogrom: rank 3 .*, exit 3: failed $work.*document 17 is broken"
         expect_status 3
         no_process_left
         ;;
     throw_all)
         launch 4 throw_all
         await_end 10
-        one_message "^ogrom: rank .* failed in phase train, step 3.*wrong everywhere"
+        one_message "^ogrom: rank .*, exit 2: failed in phase train, step 3.*model.layers is wrong everywhere(;.*)?$"
         expect_status 2
         no_process_left
         ;;
     unwind)
         launch 3 unwind 1
         await_end 10
-        one_message "^ogrom: rank 1 .* failed $work.*an exception left the program"
+        one_message "^ogrom: rank 1 .*, exit 6: failed $work.*an exception left the program"
         expect_status 6
         no_process_left
         ;;
     vanish)
         launch 4 vanish 2
         await_end 10
-        one_message "^ogrom: rank 2 .* died $work"
+        one_message "^ogrom: rank 2 .*, exit 6: died $work"
         expect_status 6 1 # mpirun's own code for a rank that left MPI out is 1
         no_process_left
         ;;
     leave)
         launch 3 leave 1 2
         await_end 10
-        one_message "^ogrom: rank [0-9] .* stalled .*rank 1 has left"
+        one_message "^ogrom: rank [0-9] .*, exit 6: stalled .*rank 1 has left"
         expect_status 6
         no_process_left
         ;;
@@ -182,11 +206,35 @@ case $case in
         one_message '^ogrom: note: rank 1 .* is busy in phase evaluate, step 3' # and no failure
         ;;
     mismatch)
-        OGROM_CHECK_COLLECTIVES=1 launch 3 mismatch 2
+        mismatch mismatch "collectives differ on dp: rank 0 of it calls #3 'probe.bucket'.*rank 2 calls #3 'probe.other'"
+        ;;
+    mismatch_kind)
+        mismatch mismatch_kind "rank 0 of it calls #3 'probe.sum' .*: all_reduce of 99 fp64 \(sum\), rank 2 calls #3 'probe.sum' .*: reduce of 99 fp64 with root 0"
+        ;;
+    mismatch_root)
+        mismatch mismatch_root "rank 0 of it calls .* with root 0 .*, rank 2 calls .* with root 1 "
+        ;;
+    mismatch_message_label)
+        mismatch mismatch_message_label "messages differ on world: rank 0 of it receives #1 'probe.activations' from rank 2: 10000 fp64, but rank 2 sent #1 'probe.other': 10000 fp64"
+        ;;
+    mismatch_message) # always checked
+        launch 3 mismatch_message 2
         await_end 10
-        one_message "collectives differ on dp: rank 0 of it calls #3 'probe.bucket'.*rank 2 calls #3 'probe.other'"
+        one_message "messages differ on world: rank 0 of it receives #1 'probe.activations' from rank 2: 10000 fp64, but rank 2 sent #1 'probe.activations': 20000 fp64"
         expect_status 6
+        within_a_second
         no_process_left
+        ;;
+    cores) # the cores that the ranks may use, not those of the machine
+        first=$(taskset -cp $$ | sed 's/.*: *//; s/[-,].*//')
+        taskset -c "$first" mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2 "$probe" cores >"$folder/out" 2>&1
+        [ "$(grep -c 'oversubscribed 1' "$folder/out")" -eq 2 ] || fail "two ranks on one core are oversubscribed"
+        mpirun --allow-run-as-root --oversubscribe --bind-to none -n 1 "$probe" cores >"$folder/out" 2>&1
+        grep -q 'oversubscribed 0' "$folder/out" || fail "one rank is not oversubscribed"
+        if [ "$(nproc)" -ge 2 ]; then # each bound to a core of its own
+            mpirun --allow-run-as-root --oversubscribe --bind-to core -n 2 "$probe" cores >"$folder/out" 2>&1
+            [ "$(grep -c 'oversubscribed 0' "$folder/out")" -eq 2 ] || fail "two ranks on two cores are not oversubscribed"
+        fi
         ;;
     sigterm)
         launch 3 loop

@@ -262,6 +262,9 @@ TEST(Traffic, bytes_follow_the_documented_formula) {
     part->barrier("e").wait();
     expected += (p - 1) * count * 8 + (r == 0 ? (p - 1) * count * 4 : 0);
     EXPECT_EQ(part->bytes_sent(), expected);
+    if (p == 1) {
+        return;  // a communicator of one rank keeps no labels
+    }
     EXPECT_EQ(part->bytes_by_label().at("c"), (p - 1) * count * 8);
     EXPECT_EQ(part->bytes_by_label().at("e"), 0);
     // Over all ranks: a reduce-scatter and an all-gather of the buffer.

@@ -2,9 +2,13 @@
 //   loop      every rank reduces until killed or signalled (exit 75 by agreement on SIGTERM)
 //   throw     RANK throws Error(data); throw_all: every rank does; unwind: an exception passes the session's owner
 //   vanish    RANK ends without a word; leave: RANK returns from main as if done
-//   mismatch  RANK uses another label; busy: RANK computes for 3 s; finish: nothing goes wrong
+//   mismatch  RANK uses another label; mismatch_kind: RANK reduces to a root in place of all; mismatch_root: RANK names
+//             another root; mismatch_message: RANK sends more to the next than that receives; mismatch_message_label
+//   busy      RANK computes for 3 s; finish: nothing goes wrong; cores: prints whether the ranks outnumber their cores
 //   late      RANK leaves before MPI starts
-// PROBE_PIDS=DIR writes DIR/RANK with the process id; PROBE_PROVIDED=N makes MPI report that thread level (B46).
+// PROBE_PIDS=DIR writes DIR/RANK with the process id; PROBE_EVENTS=FILE has failures appended to FILE, and the moment
+// at which RANK went wrong to FILE.wrong, each with its wall-clock time in front; PROBE_PROVIDED=N makes MPI report
+// that thread level (B46).
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -43,6 +47,15 @@ void write_pid(int rank) {
     }
 }
 
+// Appends one line with the time in front.
+void record(const std::string& suffix, const std::string& text) {
+    if (const char* file = std::getenv("PROBE_EVENTS")) {
+        const auto now = std::chrono::system_clock::now().time_since_epoch();
+        std::ofstream(file + suffix, std::ios::app)
+            << std::chrono::duration_cast<std::chrono::milliseconds>(now).count() << " " << text << "\n";
+    }
+}
+
 // What `rank` does at step 3; true ends the loop.
 bool misbehave(Session& session, const std::string& mode, std::string& label) {
     if (mode == "throw") {
@@ -64,7 +77,33 @@ bool misbehave(Session& session, const std::string& mode, std::string& label) {
     return mode == "leave";
 }
 
+// Step 3 of the modes in which all ranks make another call than in the other steps.
+void differ(Session& session, const Mesh& mesh, const std::string& mode, int culprit, std::vector<double>& data) {
+    const int rank = session.rank(), next = (culprit + 1) % session.size();
+    const bool wrong = rank == culprit;
+    const std::string label = wrong && mode == "mismatch_message_label" ? "probe.other" : "probe.activations";
+    if (mode == "mismatch_kind" && wrong) {
+        mesh.dp->reduce(data.data(), 99, Dtype::fp64, 0, ReduceOrder::any, nullptr, "probe.sum").wait();
+    } else if (mode == "mismatch_kind") {
+        mesh.dp->all_reduce(data.data(), 99, Dtype::fp64, ReduceOp::sum, ReduceOrder::any, nullptr, "probe.sum").wait();
+    } else if (mode == "mismatch_root") {
+        mesh.dp->reduce(data.data(), 99, Dtype::fp64, wrong ? 1 : 0, ReduceOrder::any, nullptr, "probe.sum").wait();
+    } else if (wrong) {
+        const i64 count = mode == "mismatch_message" ? 20'000 : 10'000;
+        session.world().send(data.data(), count, Dtype::fp64, next, label).wait();
+    } else if (rank == next) {
+        session.world().receive(data.data(), 10'000, Dtype::fp64, culprit, label).wait();
+    }
+}
+
 int work(Session& session, const std::string& mode, int culprit) {
+    session.on_failure([](ExitCode code, const std::string& text) {
+        record("", std::to_string(static_cast<int>(code)) + " " + text);
+    });
+    if (mode == "cores") {
+        std::printf("rank %d oversubscribed %d\n", session.rank(), session.oversubscribed() ? 1 : 0);
+        return 0;
+    }
     ParallelConfig parallel;
     parallel.data = session.size();
     const Mesh mesh = make_mesh(session, parallel);
@@ -76,6 +115,12 @@ int work(Session& session, const std::string& mode, int culprit) {
         std::string label = "probe.bucket";
         if (step == 3 && mode == "throw_all") {
             fail(ExitCode::usage, "run.toml:3: model.layers is wrong everywhere");
+        }
+        if (step == 3 && session.rank() == culprit) {
+            record(".wrong", mode);
+        }
+        if (step == 3 && mode.starts_with("mismatch_")) {
+            differ(session, mesh, mode, culprit, data);
         }
         if (step == 3 && session.rank() == culprit && misbehave(session, mode, label)) {
             return 0;

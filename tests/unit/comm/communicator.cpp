@@ -6,6 +6,7 @@
 
 #include "kernels/common/error.h"
 
+#include "src/comm/operation.h"
 #include "src/comm/session.h"
 #include "src/comm/transfer.h"
 
@@ -42,6 +43,75 @@ TEST(Single, refuses_what_any_communicator_refuses) {
     EXPECT_THROW(comm->broadcast(&value, 1, Dtype::bf16, 0, "a"), Error);
     EXPECT_THROW(comm->broadcast(&value, 1, Dtype::fp64, 1, "a"), Error);
     EXPECT_THROW(comm->all_gather(&value, &value, -1, Dtype::fp64, "a"), Error);
+}
+
+TEST(Single, reductions_and_batches_are_the_identity) {
+    const auto comm = make_single_communicator("tp");
+    EXPECT_EQ(comm->name(), "tp");
+    const std::vector<double> data{1, 2, 3, 4, 5, 6};
+    std::vector<double> in = data, out(6, std::numeric_limits<double>::quiet_NaN());
+    comm->reduce(in.data(), 6, Dtype::fp64, 0, ReduceOrder::fixed, nullptr, "a").wait();
+    EXPECT_EQ(in, data);
+    comm->all_gather_batched(out.data(), in.data(), 2, 3, Dtype::fp64, "b").wait();
+    EXPECT_EQ(out, data);
+    std::fill(out.begin(), out.end(), -1.0);
+    comm->reduce_scatter_batched(out.data(), in.data(), 3, 2, Dtype::fp64, ReduceOrder::fixed, nullptr, "c").wait();
+    EXPECT_EQ(out, data);
+    EXPECT_EQ(in, data);
+    EXPECT_THROW(comm->reduce(in.data(), 6, Dtype::fp64, 1, ReduceOrder::any, nullptr, "d"), Error);
+    EXPECT_THROW(comm->all_gather_batched(out.data(), in.data(), 2, -1, Dtype::fp64, "d"), Error);
+    EXPECT_THROW(comm->send(in.data(), 6, Dtype::fp64, 0, "d"), Error);  // there is nobody else
+    EXPECT_THROW(comm->receive(in.data(), 6, Dtype::fp64, 1, "d"), Error);
+    EXPECT_EQ(comm->split(2, 0, "part", CollectiveCheck::off)->name(), "part");
+    EXPECT_EQ(comm->split(-1, 0, "part", CollectiveCheck::off), nullptr);
+}
+
+// What a communicator lacks it refuses, by its own name.
+TEST(Communicator, lacking_calls_are_refused_by_name) {
+    struct Bare : Communicator {
+        [[nodiscard]] int rank() const override { return 0; }
+        [[nodiscard]] int size() const override { return 2; }
+        [[nodiscard]] std::string_view name() const override { return "bare"; }
+        Pending all_reduce(void*, i64, Dtype, ReduceOp, ReduceOrder, void*, std::string_view) override { return {}; }
+        Pending reduce_scatter(void*, const void*, i64, Dtype, ReduceOrder, void*, std::string_view) override {
+            return {};
+        }
+        Pending all_gather(void*, const void*, i64, Dtype, std::string_view) override { return {}; }
+        Pending broadcast(void*, i64, Dtype, int, std::string_view) override { return {}; }
+        Pending barrier(std::string_view) override { return {}; }
+        void progress() override {}
+        [[nodiscard]] i64 bytes_sent() const override { return 0; }
+    } bare;
+    double value = 0;
+    try {
+        bare.reduce(&value, 1, Dtype::fp64, 0, ReduceOrder::any, nullptr, "x.sum");
+        ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+        EXPECT_STREQ(error.what(), "collective 'x.sum': communicator bare carries no reduce");
+    }
+    EXPECT_THROW(bare.all_gather_batched(&value, &value, 1, 1, Dtype::fp64, "x"), Error);
+    EXPECT_THROW(bare.reduce_scatter_batched(&value, &value, 1, 1, Dtype::fp64, ReduceOrder::any, nullptr, "x"), Error);
+    EXPECT_THROW(bare.send(&value, 1, Dtype::fp64, 1, "x"), Error);
+    EXPECT_THROW(bare.receive(&value, 1, Dtype::fp64, 1, "x"), Error);
+    EXPECT_THROW(bare.split(0, 0, "x", CollectiveCheck::off), Error);
+}
+
+TEST(Pieces, cover_every_element_once_within_the_limit) {
+    for (const i64 limit : {i64{1}, i64{3}, i64{7}, i64{64}, i64{1000}}) {
+        for (const auto& [count, batches] : std::vector<std::pair<i64, i64>>{{0, 3}, {4, 0}, {1, 9}, {7, 5}, {33, 4}}) {
+            std::vector<int> visits(static_cast<std::size_t>(count * batches));
+            in_pieces(count, batches, limit, [&](const Piece& piece) {
+                EXPECT_LE(piece.batches * piece.count, std::max(limit, i64{1}));
+                EXPECT_TRUE(piece.batches == 1 || piece.count == count);  // contiguous where the rows follow each other
+                for (i64 b = piece.batch; b < piece.batch + piece.batches; ++b) {
+                    for (i64 i = piece.first; i < piece.first + piece.count; ++i) {
+                        ++visits[static_cast<std::size_t>(b * count + i)];
+                    }
+                }
+            });
+            EXPECT_EQ(visits, std::vector<int>(visits.size(), 1)) << count << " x " << batches << " by " << limit;
+        }
+    }
 }
 
 TEST(Single, session_without_mpi) {

@@ -54,9 +54,10 @@ TEST(Control, a_failure_names_rank_place_and_work) {
     Control control(memory.data(), place_of_rank(0, 1));
     control.set_phase(Phase::train, 12);
     const i64 ticket = control.collective_issued(345, "gradients.bucket.3", "dp", 1'200'000);
-    EXPECT_EQ(describe_failure(control.own(), FailureKind::died, "gone"),
-              "rank 0 (host host-a, pid " + std::to_string(getpid()) +
-                  ") died in phase train, step 12, last collective #345 'gradients.bucket.3' (dp, 1.2 MB): gone");
+    EXPECT_EQ(
+        describe_failure(control.own(), ExitCode::peer, FailureKind::died, "gone"),
+        "rank 0 (host host-a, pid " + std::to_string(getpid()) +
+            "), exit 6: died in phase train, step 12, last collective #345 'gradients.bucket.3' (dp, 1.2 MB): gone");
     control.collective_done(ticket);
     EXPECT_EQ(control.flight.outstanding(), "");
 }

@@ -179,7 +179,8 @@ TEST_F(Hub, a_node_without_heartbeats_is_named_by_its_last_one) {
     testing::internal::CaptureStderr();
     watch.turn(now + 120);
     EXPECT_EQ(testing::internal::GetCapturedStderr(),
-              "ogrom: rank 4 (host there, pid 7) silent in phase save, step 9, last collective none: no heartbeat of "
+              "ogrom: rank 4 (host there, pid 7), exit 6: silent in phase save, step 9, last collective none: no "
+              "heartbeat of "
               "node 1 for 60 s (host or network down)\n");
     EXPECT_EQ(control.failure().culprit, 4);
 }

@@ -31,15 +31,17 @@ public:
         header_.weight_hash = weight_hash(std::span<const float>(state_.weights), state_.layout);
     }
     void save(const Disk& disk, const std::string& directory) const {
-        const std::vector<LogicalTensor> tensors = logical_tensors(state_.layout);
-        const FlatState flat = flat_state(state_.const_view(), state_.layout);
         const std::string temporary = directory + "/" + temporary_name(header_.step);
         disk.make_folders(temporary);
         Manifest manifest{1, header_.step, {}};
+        Placement placement(state_.layout.table());
         for (int writer = 0; writer < 2; ++writer) {
-            manifest.files.push_back(write_part(disk, temporary, tensors, flat, writer, 2));
+            const auto groups = state_groups(state_.const_view(), writer_range(state_.layout.size(), writer, 2));
+            const Part part = make_part<float>(state_.layout, std::span(groups));
+            unpack(pack(part), writer, placement);
+            manifest.files.push_back(write_part(disk, temporary, part, writer));
         }
-        manifest.files.push_back(write_master(disk, temporary, tensors, flat, header_, state_.model, 2));
+        manifest.files.push_back(write_master(disk, temporary, placement, Dtype::fp32, header_, state_.model));
         write_manifest(disk, temporary, manifest);
         commit(disk, directory, temporary, header_.step);
         prune(disk, directory, header_.step, 1);

@@ -1,9 +1,11 @@
 #include "src/io/metrics.h"
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "src/base/file.h"
 #include "src/io/hdf5.h"
@@ -150,6 +152,48 @@ TEST(MetricsH5, EveryColumnIsADatasetOfOneValuePerStep) {
         }
     });
     EXPECT_EQ(list_directory(folder.path()), (std::vector<std::string>{"metrics.csv", "metrics.h5"}));
+}
+
+// A run that stops on a fault brings metrics.h5 up to date; a folder that is gone does not hide that fault.
+TEST(MetricsH5, AStopPublishesAndNeverThrows) {
+    const Folder folder;
+    Metrics metrics(folder.path("run"), 0);
+    metrics.publish();
+    metrics.row(row_of(1));
+    metrics.publish_at_stop();
+    const std::string path = folder.path("run/metrics.h5");
+    on_io_thread([&] {
+        const h5::File file = h5::open_read(path);
+        const h5::Dataset dataset = h5::open_dataset(file.get(), "/metrics/loss", path);
+        EXPECT_EQ(h5::shape(dataset.get(), path, "loss"), std::vector<i64>{1});
+    });
+    std::filesystem::remove_all(folder.path("run"));
+    metrics.publish_at_stop();
+    EXPECT_FALSE(file_exists(path));
+}
+
+// Failure hooks run on whatever thread notices the fault.
+TEST(Events, ThreadsWriteWholeLinesAndAMissingFolderIsNoFault) {
+    const Folder folder;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+        threads.emplace_back([&, t] {
+            for (int i = 0; i < 25; ++i) {
+                EXPECT_TRUE(try_append_event(folder.path(), t, "host", i, "train", 6, std::string(3000, 'x')));
+            }
+        });
+    }
+    for (std::thread& thread : threads) {
+        thread.join();
+    }
+    std::ifstream file(folder.path("events.jsonl"));
+    i64 lines = 0, sum = 0;
+    for (std::string line; std::getline(file, line); ++lines) {
+        sum += nlohmann::json::parse(line).at("step").get<i64>();
+    }
+    EXPECT_EQ(lines, 100);
+    EXPECT_EQ(sum, 4 * 25 * 24 / 2);
+    EXPECT_FALSE(try_append_event(folder.path("nowhere"), 0, "host", 1, "train", 6, "lost"));
 }
 
 TEST(Events, OneJsonLineEach) {

@@ -193,6 +193,19 @@ std::string save_small(const std::string& directory, i64 step, int writers, i64 
 template std::string save_small<float>(const std::string&, i64, int, i64);
 template std::string save_small<double>(const std::string&, i64, int, i64);
 
+Manifest scan_manifest(const std::string& step) {
+    Manifest manifest{1, *step_of(std::filesystem::path(step).filename().string()), {}};
+    for (const std::string& name : list_directory(step)) {
+        if (name.ends_with(".h5")) {
+            const std::string bytes = read_file(join_path(step, name), i64{1} << 30);
+            BlockHasher hasher;
+            hasher.add(std::as_bytes(std::span(bytes)));
+            manifest.files.push_back({name, static_cast<i64>(bytes.size()), hasher.finish()});
+        }
+    }
+    return manifest;
+}
+
 std::string fault_text(const std::function<void()>& body) {
     try {
         body();

@@ -58,6 +58,9 @@ void as_ranks(int ranks, const std::function<void(Communicator&)>& body, std::ve
 template <class T>
 std::string save_small(const std::string& directory, i64 step, int writers, i64 keep_last = 0);
 
+// A manifest of the files of a step folder as they are now (after an edit).
+Manifest scan_manifest(const std::string& step);
+
 // Text of the Error that `body` throws; empty when none.
 std::string fault_text(const std::function<void()>& body);
 

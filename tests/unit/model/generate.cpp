@@ -26,7 +26,7 @@ std::vector<double> losses_of_last(TinyModel<double>& tiny, std::span<const std:
     std::vector<double> losses;
     for (std::int32_t v = 0; v < tiny.model.vocab; ++v) {
         batch.targets.back() = v;
-        losses.push_back(tiny.stage->evaluate({}, batch));
+        losses.push_back(tiny.evaluate(batch));
     }
     return losses;
 }

@@ -13,7 +13,7 @@
 namespace ogrom::test {
 namespace {
 
-constexpr StageExtents extents_of(i64 micro_batch) {
+StageExtents extents_of(i64 micro_batch) {
     return {.micro_batch = micro_batch, .sequence = 11, .logits_rows = 7, .threads = 2};
 }
 
@@ -135,7 +135,7 @@ TEST(Evaluate, IsTheTrainingLossWithoutDropoutAndTouchesNoGradient) {
     TinyModel<double> dropping(with_dropout(model), extents_of(2));
     const Batch batch = make_batch(model, 0, 2, 11, 4);
     const double loss = tiny.step({batch}, 0.05);
-    EXPECT_NEAR(dropping.stage->evaluate({}, batch), loss, reorder * loss);
+    EXPECT_NEAR(dropping.evaluate(batch), loss, reorder * loss);
     EXPECT_EQ(norm_of<double>(dropping.gradients), 0);
     EXPECT_GT(std::abs(dropping.step({batch}, 0.05) - loss), 1e-3);  // dropout is on in training
 }
@@ -171,43 +171,37 @@ TEST_F(Threads, ResultsRepeatBitForBit) {
     EXPECT_EQ(tiny.gradient_copy(), gradient);
 }
 
-// What gradient_ready reports is final: compared with the finished buffer.
-TEST(Hooks, GradientRangesAreFinalDisjointAndWhole) {
+// What a unit's release leaves is final, and the uses are those that unit_uses announces (ZeRO 3 gathers ahead by it).
+TEST(Units, GradientsAreFinalAtReleaseAndUsesAreAsAnnounced) {
     for (const bool tied : {true, false}) {
         ModelConfig model = with_dropout(tiny_config());
         model.tied = tied;
-        TinyModel<double>* watched = nullptr;
-        std::vector<double> when_ready;
-        std::vector<int> times;
-        i64 last_first = 0;
-        const auto ready = [&](i64 first, i64 last) {
-            ASSERT_LT(first, last);
-            // From the end towards the start; only an untied head's table comes before the norm in front of it.
-            EXPECT_LE(last, last_first);
-            last_first = first;
-            for (i64 i = first; i < last; ++i) {
-                when_ready[static_cast<std::size_t>(i)] = watched->gradients[static_cast<std::size_t>(i)];
-                ++times[static_cast<std::size_t>(i)];
+        TinyModel<double> tiny(model, extents_of(2));
+        std::vector<double> when_released(tiny.gradient_space.size(), std::nan(""));
+        std::vector<int> times(tiny.gradient_space.size(), 0);
+        tiny.source.released = [&](i64 unit, Use use) {
+            for (const FlatRange& range : tiny.layout.units()[static_cast<std::size_t>(unit)].gradients) {
+                for (i64 i = range.first; writes_gradients(use) && i < range.last; ++i) {
+                    when_released[static_cast<std::size_t>(i)] = tiny.gradient_space[static_cast<std::size_t>(i)];
+                    ++times[static_cast<std::size_t>(i)];
+                }
             }
         };
-        std::vector<std::pair<i64, i64>> wanted;
-        const auto want = [&](i64 first, i64 last) { wanted.emplace_back(first, last); };
-        TinyModel<double> tiny(model, extents_of(2), {.parameters_wanted = want, .gradient_ready = ready});
-        watched = &tiny;
-        when_ready.assign(tiny.gradients.size(), std::nan(""));
-        times.assign(tiny.gradients.size(), 0);
-        last_first = tiny.layout.size();
-        tiny.step({make_batch(model, 0, 2, 11, 4)}, 0.05);
-        EXPECT_EQ(when_ready, tiny.gradient_copy());
-        EXPECT_EQ(times, std::vector<int>(tiny.gradients.size(), 1));
-        // Forward wants everything once, in order; backward wants head and blocks again.
-        ASSERT_EQ(wanted.size(), 4U + 3U);
-        i64 next = 0;
-        for (std::size_t i = 0; i < 4; ++i) {
-            EXPECT_EQ(wanted[i].first, next);
-            next = wanted[i].second;
+        const Batch batch = make_batch(model, 0, 2, 11, 4);
+        tiny.stage->forward({}, batch, 0, 0, tiny.info_of(0.05));
+        tiny.stage->backward({}, batch, 0, 0, 0, tiny.info_of(0.05));
+        EXPECT_EQ(when_released, std::vector<double>(tiny.gradient_space.begin(), tiny.gradient_space.end()));
+        EXPECT_EQ(times, std::vector<int>(tiny.gradient_space.size(), 1));
+        std::vector<UnitUse> announced = unit_uses(tiny.layout, 0, PassKind::forward);
+        for (const UnitUse& use : unit_uses(tiny.layout, 0, PassKind::backward)) {
+            announced.push_back(use);
         }
-        EXPECT_EQ(next, tiny.layout.size());
+        ASSERT_EQ(tiny.source.used.size(), announced.size());
+        for (std::size_t i = 0; i < announced.size(); ++i) {
+            EXPECT_EQ(tiny.source.used[i].unit, announced[i].unit);
+            EXPECT_EQ(tiny.source.used[i].use, announced[i].use);
+        }
+        EXPECT_GE(tiny.source.progress_calls, 2 * 10);  // of each block: between its products, both ways
     }
 }
 
@@ -220,18 +214,18 @@ TEST(Memory, NothingIsReadBeforeItIsWritten) {
         const double loss = tiny.step(batches, 0.05);
         const std::vector<double> gradient = tiny.gradient_copy();
         tiny.poison();
-        ASSERT_TRUE(std::isnan(tiny.gradients[0]));
+        ASSERT_TRUE(std::isnan(tiny.gradient_copy()[0]));
         EXPECT_EQ(tiny.step(batches, 0.05), loss);
         EXPECT_EQ(tiny.gradient_copy(), gradient);
         tiny.poison();
-        EXPECT_TRUE(std::isfinite(tiny.stage->evaluate({}, batches[0])));
+        EXPECT_TRUE(std::isfinite(tiny.evaluate(batches[0])));
     }
 }
 
 TEST(Slots, TwoMicroBatchesUnderWayDoNotMeet) {
     const ModelConfig model = with_dropout(tiny_config());
     StageExtents extents = extents_of(2);
-    extents.slots = 2;
+    extents.slots = {2};
     TinyModel<double> tiny(model, extents);
     const Batch first = make_batch(model, 0, 2, 11, 4);
     const Batch second = make_batch(model, 2, 1, 9, 4);
@@ -239,19 +233,20 @@ TEST(Slots, TwoMicroBatchesUnderWayDoNotMeet) {
     const std::vector<double> gradient = tiny.gradient_copy();
     std::fill(tiny.gradients.begin(), tiny.gradients.end(), 0.0);
     const Stage<double>::StepInfo info{.loss_scale = 0.05, .seed = 5};
-    tiny.stage->forward({}, first, 0, info);
-    tiny.stage->forward({}, second, 1, info);
-    double interleaved = tiny.stage->backward({}, first, 0, info);
-    interleaved += tiny.stage->backward({}, second, 1, info);
+    tiny.stage->forward({}, first, 0, 0, info);
+    tiny.stage->forward({}, second, 0, 1, info);
+    double interleaved = tiny.stage->backward({}, first, 0, 0, 0, info);
+    interleaved += tiny.stage->backward({}, second, 0, 1, 0, info);
     EXPECT_EQ(interleaved, loss);
     EXPECT_EQ(tiny.gradient_copy(), gradient);
 }
 
 TEST(Activations, LedgerIsTheTable) {
     const ModelConfig model = with_dropout(tiny_config());
-    const StageExtents extents{.micro_batch = 3, .sequence = 11, .slots = 2, .logits_rows = 7, .threads = 2};
-    const std::vector<Activation> table = make_activations(model, whole(model), extents, Dtype::fp32);
-    const Ledger ledger = stage_ledger<float>(model, extents);
+    const StageExtents extents{.micro_batch = 3, .sequence = 11, .logits_rows = 7, .threads = 2, .slots = {2}};
+    const StageShape shape = whole_shape(model, extents);
+    const std::vector<Activation> table = make_activations(model, shape, Dtype::fp32);
+    const Ledger ledger = stage_ledger<float>(model, shape);
     i64 bytes = 0;
     for (const Activation& row : table) {
         EXPECT_EQ(ledger.line(row.name).bytes, row.bytes());
@@ -262,7 +257,7 @@ TEST(Activations, LedgerIsTheTable) {
     EXPECT_EQ(ledger.line("activations.qkv").bytes, 2 * 2 * 5952);
     EXPECT_EQ(ledger.line("activations.qkv").formula, "S L B (T/cp) ((H+2K) D) * 4");
     EXPECT_EQ(ledger.line("workspace.logits").bytes, round_up(7 * 40 * 4, 64));
-    EXPECT_THROW((void)stage_ledger<float>(tiny_config(), extents).line("workspace.d_branch"), Error);
+    EXPECT_THROW((void)stage_ledger<float>(tiny_config(), shape).line("workspace.d_branch"), Error);
 }
 
 // Field case B11 by index arithmetic: extents beyond 2^31 elements stay exact.
@@ -271,7 +266,7 @@ TEST(Activations, ExtentsBeyond32Bits) {
     model.vocab = model.padded_vocab = 50257;
     model.ffn_hidden = 65536;
     const StageExtents extents{.micro_batch = 43, .sequence = 1024, .logits_rows = 44032, .threads = 2};
-    const Ledger ledger = stage_ledger<float>(model, extents);
+    const Ledger ledger = stage_ledger<float>(model, whole_shape(model, extents));
     EXPECT_EQ(ledger.line("workspace.logits").bytes, i64{44032} * 50257 * 4);  // 2,212,916,224 elements
     EXPECT_EQ(ledger.line("workspace.d_wide").bytes, i64{43} * 1024 * 65536 * 4);
 }
@@ -279,10 +274,10 @@ TEST(Activations, ExtentsBeyond32Bits) {
 TEST(Stage, RefusesWhatDoesNotFit) {
     const ModelConfig model = tiny_config();
     TinyModel<float> tiny(model, extents_of(2));
-    EXPECT_THROW(tiny.stage->evaluate({}, make_batch(model, 0, 3, 11)), Error);
+    EXPECT_THROW(tiny.evaluate(make_batch(model, 0, 3, 11)), Error);
     Batch batch = make_batch(model, 0, 2, 11);
     batch.targets.pop_back();
-    EXPECT_THROW(tiny.stage->evaluate({}, batch), Error);
+    EXPECT_THROW(tiny.evaluate(batch), Error);
 }
 
 }  // namespace

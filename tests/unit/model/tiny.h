@@ -14,6 +14,8 @@
 #include "src/model/parameters.h"
 #include "src/model/stage.h"
 
+#include "tests/unit/model/flat_source.h"
+
 namespace ogrom::test {
 
 inline constexpr u32 test_domain = 77;  // of the random numbers made here
@@ -36,17 +38,25 @@ inline StageSpan whole(const ModelConfig& model) {
     return {.first_layer = 0, .last_layer = model.layers};
 }
 
-inline Ledger ledger_with(const Ledger& stage_lines, i64 elements, i64 bytes) {
+// The whole model in one chunk on one rank.
+inline StageShape whole_shape(const ModelConfig& model, const StageExtents& extents) {
+    StageShape shape;
+    shape.spans = {whole(model)};
+    shape.extents = extents;
+    return shape;
+}
+
+inline Ledger ledger_with(const Ledger& stage_lines, const ParameterLayout& layout, i64 bytes) {
     Ledger ledger = stage_lines;
-    ledger.add("weights", Tier::device, elements * bytes, "P");
-    ledger.add("gradients", Tier::device, elements * bytes, "P");
+    ledger.add("weights", Tier::device, layout.size() * bytes, "P");
+    ledger.add("gradients", Tier::device, layout.gradient_size() * bytes, "P + X");
     return ledger;
 }
 
 template <class T>
-Ledger stage_ledger(const ModelConfig& model, const StageExtents& extents) {
+Ledger stage_ledger(const ModelConfig& model, const StageShape& shape) {
     Ledger ledger;
-    Stage<T>::declare(ledger, model, whole(model), extents);
+    Stage<T>::declare(ledger, model, shape);
     return ledger;
 }
 
@@ -74,62 +84,86 @@ inline Batch make_batch(const ModelConfig& model, i64 first, i64 B, i64 T, i64 m
     return batch;
 }
 
-// Weights: initialise() plus noise on gains and biases, so that none is at a special value.
+// Weights: initialise() plus noise on gains and biases by global index, so that none is at a special value.
+template <class T>
+void fill_weights(std::span<T> weights, const ParameterLayout& layout) {
+    initialise<T>(weights, layout, 1234);
+    for (const LocalTensor& tensor : layout.tensors()) {
+        for (i64 i = 0; tensor.parameter->shape.size() == 1 && i < tensor.count; ++i) {
+            const u32 id = static_cast<u32>(tensor.parameter->id);
+            weights[static_cast<std::size_t>(tensor.offset + i)] +=
+                static_cast<T>(0.1 * normal_at(99, id, static_cast<u64>(tensor.global_index(i))));
+        }
+    }
+}
+
 template <class T>
 struct TinyModel {
-    explicit TinyModel(const ModelConfig& model_config, StageExtents stage_extents, StageHooks hooks = {})
+    TinyModel(const ModelConfig& model_config, const StageExtents& extents)
+        : TinyModel(model_config, whole_shape(model_config, extents)) {}
+    TinyModel(const ModelConfig& model_config, const StageShape& stage_shape, Communicator* tensor = nullptr)
         : model(model_config),
-          extents(stage_extents),
+          shape(stage_shape),
           table(make_parameters(model, dtype_of<T>())),
-          layout(table, whole(model)),
-          stage_lines(stage_ledger<T>(model, extents)),
-          arena(ledger_with(stage_lines, layout.size(), size_of(dtype_of<T>()))),
+          layout(table, shape.spans, shape.tensor),
+          stage_lines(stage_ledger<T>(model, shape)),
+          arena(ledger_with(stage_lines, layout, size_of(dtype_of<T>()))),
           weights(arena.take<T>("weights").first(static_cast<std::size_t>(layout.size()))),
-          gradients(arena.take<T>("gradients").first(static_cast<std::size_t>(layout.size()))),
-          stage(std::make_unique<Stage<T>>(model, whole(model), extents, layout, arena, weights, gradients,
-                                           std::move(hooks))) {
-        initialise<T>(weights, layout, 1234);
-        for (const LocalTensor& tensor : layout.tensors()) {
-            for (i64 i = 0; tensor.parameter->shape.size() == 1 && i < tensor.count; ++i) {
-                const u32 id = static_cast<u32>(tensor.parameter->id);
-                weights[static_cast<std::size_t>(tensor.offset + i)] +=
-                    static_cast<T>(0.1 * normal_at(99, id, static_cast<u64>(i)));
-            }
-        }
-        std::fill(gradients.begin(), gradients.end(), T(0));
+          gradient_space(arena.take<T>("gradients").first(static_cast<std::size_t>(layout.gradient_size()))),
+          gradients(gradient_space.first(static_cast<std::size_t>(layout.size()))),
+          source(layout, weights, gradient_space),
+          stage(std::make_unique<Stage<T>>(model, shape, layout, arena, source, tensor)) {
+        fill_weights(weights, layout);
+        clear();
+    }
+    void clear() { std::fill(gradient_space.begin(), gradient_space.end(), T(0)); }
+    // The tied head's part of the gradient joins the table's.
+    void join() {
+        const std::vector<T> flat = joined<T>(layout, gradient_space);
+        clear();
+        std::copy(flat.begin(), flat.end(), gradients.begin());
+    }
+    [[nodiscard]] static typename Stage<T>::StepInfo info_of(double loss_scale, i64 number = 0) {
+        return {.loss_scale = loss_scale, .seed = 5, .step = number};
     }
     // One forward and backward pass over each micro-batch; returns the loss sum. Gradients are those of loss_scale.
     double step(const std::vector<Batch>& batches, double loss_scale, i64 number = 0) {
-        typename Stage<T>::StepInfo info{.loss_scale = loss_scale, .seed = 5, .step = number};
-        std::fill(gradients.begin(), gradients.end(), T(0));
+        const typename Stage<T>::StepInfo info = info_of(loss_scale, number);
+        clear();
         double loss = 0;
         for (const Batch& batch : batches) {
-            stage->forward({}, batch, 0, info);
-            loss += stage->backward({}, batch, 0, info);
+            stage->forward({}, batch, 0, 0, info);
+            loss += stage->backward({}, batch, 0, 0, 0, info);
         }
+        join();
         return loss;
+    }
+    double evaluate(const Batch& batch) {
+        stage->forward({}, batch, 0, 0, {.training = false});
+        return stage->evaluate({}, batch, 0, 0);
     }
     // Fills activations, workspaces and gradients with NaN (a pass with NaN weights): what is read before it was
     // written shows in the next step.
     void poison() {
         const std::vector<T> kept(weights.begin(), weights.end());
         std::fill(weights.begin(), weights.end(), std::numeric_limits<T>::quiet_NaN());
-        for (i64 slot = 0; slot < extents.slots; ++slot) {
-            const Batch batch = make_batch(model, 0, extents.micro_batch, extents.sequence);
-            stage->forward({}, batch, slot, {});
-            stage->backward({}, batch, slot, {});
+        for (i64 slot = 0; slot < shape.extents.slots[0]; ++slot) {
+            const Batch batch = make_batch(model, 0, shape.extents.micro_batch, shape.extents.sequence);
+            stage->forward({}, batch, 0, slot, {});
+            stage->backward({}, batch, 0, slot, 0, {});
         }
         std::copy(kept.begin(), kept.end(), weights.begin());
     }
-    [[nodiscard]] std::vector<T> gradient_copy() const { return {gradients.begin(), gradients.end()}; }
+    [[nodiscard]] std::vector<T> gradient_copy() const { return joined<T>(layout, gradient_space); }
 
     ModelConfig model;
-    StageExtents extents;
+    StageShape shape;
     ParameterTable table;
     ParameterLayout layout;
     Ledger stage_lines;
     Arena arena;
-    std::span<T> weights, gradients;
+    std::span<T> weights, gradient_space, gradients;  // [P], [P + X], the space's first P
+    FlatSource<T> source;
     std::unique_ptr<Stage<T>> stage;
 };
 

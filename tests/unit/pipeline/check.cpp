@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 
-#include "src/pipeline/schedules.h"
+#include "src/pipeline/schedule.h"
 #include "src/pipeline/slots.h"
 
 #include "tests/unit/pipeline/specs.h"
@@ -12,13 +12,13 @@
 namespace ogrom::test {
 namespace {
 
-using Kind = PipelineActionKind;
+using Kind = ActionKind;
 constexpr auto training = SchedulePurpose::training;
 
 const ScheduleSpec deep = {PipelineSchedule::one_f_one_b, 3, 1, 5};
 
-PipelineAction& nth(StageSchedule& list, Kind kind, std::size_t n) {
-    for (PipelineAction& action : list.actions) {
+Action& nth(StageSchedule& list, Kind kind, std::size_t n) {
+    for (Action& action : list.actions) {
         if (action.kind == kind && n-- == 0) {
             return action;
         }
@@ -70,7 +70,7 @@ TEST(ScheduleCheck, RefusesEveryChangedNumber) {
             for (std::size_t i = 0; i < good[s].actions.size(); ++i) {
                 const Kind kind = good[s].actions[i].kind;
                 const bool has_slot = kind != Kind::receive_backward && kind != Kind::send_backward;
-                const auto refuse = [&](i64 PipelineAction::*number, i64 by) {
+                const auto refuse = [&](i64 Action::*number, i64 by) {
                     std::vector<StageSchedule> bad = good;
                     bad[s].actions[i].*number += by;
                     EXPECT_TRUE(check_schedules(spec, bad, training).has_value())
@@ -78,16 +78,16 @@ TEST(ScheduleCheck, RefusesEveryChangedNumber) {
                         << " instead of " << describe(good[s].actions[i]);
                 };
                 for (const i64 by : {-1, 1}) {
-                    refuse(&PipelineAction::micro_batch, by);
-                    refuse(&PipelineAction::chunk, by);
+                    refuse(&Action::micro_batch, by);
+                    refuse(&Action::chunk, by);
                     if (has_slot) {
-                        refuse(&PipelineAction::slot, by);
+                        refuse(&Action::slot, by);
                     }
                     if (uses_buffer(kind)) {
-                        refuse(&PipelineAction::buffer, by);
+                        refuse(&Action::buffer, by);
                     }
                     if (uses_weight_slot(kind)) {
-                        refuse(&PipelineAction::weight_slot, by);
+                        refuse(&Action::weight_slot, by);
                     }
                 }
             }

@@ -1,6 +1,6 @@
 // Ranks as threads of one process, with zero buffering: a message moves when its send is started, its receive is posted
 // and somebody has asked for it a few times since; until then the sender's memory is what will arrive. A run that
-// breaks the rules of pipeline/run_actions therefore delivers wrong data.
+// breaks the rules of pipeline/execute therefore delivers wrong data.
 #pragma once
 #include <cstring>
 #include <deque>

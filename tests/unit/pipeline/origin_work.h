@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "src/pipeline/run_actions.h"
+#include "src/pipeline/execute.h"
 
 namespace ogrom::test {
 
@@ -25,7 +25,7 @@ public:
         weight_kept_.assign(static_cast<std::size_t>(list.weight_slots), poison);
     }
 
-    void forward(const PipelineAction& action) override {
+    void forward(const Action& action) override {
         note(action);
         const i64 input = part(action) == 0 ? own_input : activation(part(action) - 1, action.micro_batch);
         if (part(action) == 0) {
@@ -35,15 +35,15 @@ public:
         fill(cell(out_, action), activation(part(action), action.micro_batch));
         fill(cell(kept_, action), activation(part(action), action.micro_batch));
     }
-    void backward(const PipelineAction& action) override {
+    void backward(const Action& action) override {
         backward_pass(action);
         leave_slot(action);
     }
-    void backward_input(const PipelineAction& action) override {
+    void backward_input(const Action& action) override {
         backward_pass(action);
         weight_kept_.at(static_cast<std::size_t>(action.weight_slot)) = gradient_of(part(action), action.micro_batch);
     }
-    void backward_weight(const PipelineAction& action) override {
+    void backward_weight(const Action& action) override {
         note(action);
         expect(action, "kept activation", cell(kept_, action), activation(part(action), action.micro_batch));
         i64& kept = weight_kept_.at(static_cast<std::size_t>(action.weight_slot));
@@ -53,14 +53,14 @@ public:
         kept = poison;
         leave_slot(action);
     }
-    Boundary activation_in(const PipelineAction& action) override { return boundary(cell(in_, action)); }
-    Boundary activation_out(const PipelineAction& action) override { return boundary(cell(out_, action)); }
-    Boundary gradient(const PipelineAction& action) override {
+    Boundary activation_in(const Action& action) override { return boundary(cell(in_, action)); }
+    Boundary activation_out(const Action& action) override { return boundary(cell(out_, action)); }
+    Boundary gradient(const Action& action) override {
         return boundary(gradients_.at(static_cast<std::size_t>(action.buffer)));
     }
 
     std::vector<std::string> faults;
-    std::vector<PipelineAction> done;
+    std::vector<Action> done;
 
 private:
     static constexpr i64 own_input = 77;
@@ -68,7 +68,7 @@ private:
     static i64 gradient_of(i64 part, i64 micro_batch) { return 1'000'000 + activation(part, micro_batch); }
 
     // d(output) of a part is what the part behind it has left: d(input) of that one, named by its maker.
-    void backward_pass(const PipelineAction& action) {
+    void backward_pass(const Action& action) {
         note(action);
         expect(action, "kept activation", cell(kept_, action), activation(part(action), action.micro_batch));
         Cell& gradient = gradients_.at(static_cast<std::size_t>(action.buffer));
@@ -77,12 +77,12 @@ private:
         }
         fill(gradient, gradient_of(part(action), action.micro_batch));
     }
-    void leave_slot(const PipelineAction& action) {
+    void leave_slot(const Action& action) {
         fill(cell(in_, action), poison);
         fill(cell(kept_, action), poison);
     }
-    void note(const PipelineAction& action) { done.push_back(action); }
-    void expect(const PipelineAction& action, const char* what, const Cell& values, i64 expected) {
+    void note(const Action& action) { done.push_back(action); }
+    void expect(const Action& action, const char* what, const Cell& values, i64 expected) {
         for (const i64 value : values) {
             if (value != expected) {
                 faults.push_back(
@@ -91,8 +91,8 @@ private:
             }
         }
     }
-    [[nodiscard]] i64 part(const PipelineAction& action) const { return action.chunk * spec_.stages + stage_; }
-    static Cell& cell(std::vector<std::vector<Cell>>& cells, const PipelineAction& action) {
+    [[nodiscard]] i64 part(const Action& action) const { return action.chunk * spec_.stages + stage_; }
+    static Cell& cell(std::vector<std::vector<Cell>>& cells, const Action& action) {
         return cells.at(static_cast<std::size_t>(action.chunk)).at(static_cast<std::size_t>(action.slot));
     }
     static void fill(Cell& values, i64 value) { std::fill(values.begin(), values.end(), value); }

@@ -7,7 +7,7 @@
 
 #include "kernels/common/error.h"
 
-#include "src/pipeline/schedules.h"
+#include "src/pipeline/schedule.h"
 
 #include "tests/unit/pipeline/specs.h"
 
@@ -107,7 +107,7 @@ TEST(Simulate, SpansFollowTheList) {
         for (std::size_t s = 0; s < lists.size(); ++s) {
             std::size_t n = 0;
             double clock = 0;
-            for (const PipelineAction& action : lists[s].actions) {
+            for (const Action& action : lists[s].actions) {
                 if (!is_compute(action.kind)) {
                     continue;
                 }

@@ -119,7 +119,7 @@ TEST(Trace, ChromeFormat) {
 }
 
 TEST(Trace, BubbleIsWhatIsLeftOfTheStepOfAllStages) {
-    using Kind = PipelineActionKind;
+    using Kind = ActionKind;
     const std::vector<std::vector<PassSpan>> stages = {{{Kind::forward, 0, 0, 1, 2}, {Kind::backward, 0, 0, 6, 8}},
                                                        {{Kind::forward, 0, 0, 2, 3.5}, {Kind::backward, 0, 0, 3.5, 6}},
                                                        {}};

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <regex>
 
-#include "src/pipeline/schedules.h"
+#include "src/pipeline/schedule.h"
 #include "src/pipeline/simulate.h"
 
 namespace ogrom::test {
@@ -77,7 +77,7 @@ TEST(Timeline, HoldsEveryPassOnce) {
 
 // The slower panel fills the axis, the other one half of it.
 TEST(Timeline, PanelsShareTheAxis) {
-    using Kind = PipelineActionKind;
+    using Kind = ActionKind;
     const std::vector<TimelinePanel> panels = {
         {"simulated", {{{Kind::forward, 0, 0, 5, 7}}}},
         {"measured", {{{Kind::forward, 0, 0, 1, 2}, {Kind::backward, 0, 0, 3, 5}}}}};

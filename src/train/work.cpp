@@ -1,0 +1,82 @@
+// Comes in: micro-batches [B, T] (host), the schedule's actions. Goes out: sum
+// of losses, gradients in optim/units. Next: model/stage.cpp
+#include "src/train/work.h"
+
+namespace ogrom {
+
+template <class T>
+ModelWork<T>::ModelWork(Engine<T>& engine, std::span<const Batch> batches, const typename Stage<T>::StepInfo& info,
+                        Passes passes)
+    : engine_(engine), batches_(batches), info_(info), passes_(passes) {}
+
+template <class T>
+const Batch& ModelWork<T>::batch_of(const Action& action) const {
+    OGROM_ASSERT(action.micro_batch >= 0 && action.micro_batch < static_cast<i64>(batches_.size()));
+    return batches_[static_cast<std::size_t>(action.micro_batch)];
+}
+
+template <class T>
+void ModelWork<T>::forward(const Action& action) {
+    const Batch& batch = batch_of(action);
+    engine_.stage.forward(engine_.stream, batch, action.chunk, action.slot, info_);
+    const StageSpan& span = engine_.decisions.shape.spans[static_cast<std::size_t>(action.chunk)];
+    if (passes_ == Passes::evaluation && span.heads) {
+        loss_sum_ += engine_.stage.evaluate(engine_.stream, batch, action.chunk, action.slot);
+    }
+}
+
+template <class T>
+void ModelWork<T>::backward(const Action& action) {
+    loss_sum_ +=
+        engine_.stage.backward(engine_.stream, batch_of(action), action.chunk, action.slot, action.buffer, info_);
+}
+
+template <class T>
+void ModelWork<T>::backward_input(const Action& action) {
+    loss_sum_ += engine_.stage.backward_input(engine_.stream, batch_of(action), action.chunk, action.slot,
+                                              action.buffer, action.weight_slot, info_);
+}
+
+template <class T>
+void ModelWork<T>::backward_weight(const Action& action) {
+    engine_.stage.backward_weight(engine_.stream, batch_of(action), action.chunk, action.slot, action.weight_slot,
+                                  info_);
+}
+
+template <class T>
+Boundary ModelWork<T>::boundary(T* data) const {
+    return {data, engine_.stage.boundary_elements(), dtype_of<T>()};
+}
+
+template <class T>
+Boundary ModelWork<T>::activation_in(const Action& action) {
+    return boundary(engine_.stage.activation_in(action.chunk, action.slot));
+}
+
+template <class T>
+Boundary ModelWork<T>::activation_out(const Action& action) {
+    return boundary(engine_.stage.activation_out(action.chunk, action.slot));
+}
+
+template <class T>
+Boundary ModelWork<T>::gradient(const Action& action) {
+    return boundary(engine_.stage.gradient(action.buffer));
+}
+
+template <class T>
+void run_schedule(Engine<T>& engine, const StageSchedule& schedule, ModelWork<T>& work) {
+    PipelineRun run{work};
+    if (engine.mesh.shape.pp > 1) {
+        run.forward = engine.mesh.pp_forward.get();
+        run.backward = engine.mesh.pp_backward.get();
+    }
+    run.trace = engine.trace;
+    execute(schedule, run);
+}
+
+template class ModelWork<float>;
+template class ModelWork<double>;
+template void run_schedule<float>(Engine<float>&, const StageSchedule&, ModelWork<float>&);
+template void run_schedule<double>(Engine<double>&, const StageSchedule&, ModelWork<double>&);
+
+}  // namespace ogrom
