@@ -1,6 +1,8 @@
 // The CUDA entries of a build without nvcc.
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/ops.h"
 #include "kernels/cuda/philox.h"
+#include "kernels/cuda/scratch.h"
 
 namespace ogrom::cuda {
 
@@ -13,5 +15,78 @@ Devices list_devices() {
 void philox_fill(Stream, const PhiloxFill&) {
     cuda_not_compiled("philox_fill");
 }
+
+void* scratch(Stream, i64) {
+    cuda_not_compiled("scratch");
+}
+void release_scratch(Stream) {}
+i64 scratch_bytes() {
+    return 0;
+}
+
+// One line for each operation of kernels/cuda/ops.h, for both types of the CPU backend.
+#define OGROM_NOT_COMPILED(operation, Op)          \
+    template <class T>                             \
+    void operation(Stream, const ops::Op<T>&) {    \
+        cuda_not_compiled(#operation);             \
+    }                                              \
+    template void operation(Stream, const ops::Op<float>&); \
+    template void operation(Stream, const ops::Op<double>&);
+
+OGROM_NOT_COMPILED(embedding_forward, EmbeddingForward)
+OGROM_NOT_COMPILED(embedding_backward, EmbeddingBackward)
+OGROM_NOT_COMPILED(position_forward, PositionForward)
+OGROM_NOT_COMPILED(layernorm_forward, LayerNormForward)
+OGROM_NOT_COMPILED(layernorm_backward, LayerNormBackward)
+OGROM_NOT_COMPILED(add_bias, AddBias)
+OGROM_NOT_COMPILED(residual_forward, ResidualForward)
+OGROM_NOT_COMPILED(dropout_backward, DropoutBackward)
+OGROM_NOT_COMPILED(bias_gelu_forward, BiasGeluForward)
+OGROM_NOT_COMPILED(gelu_forward, GeluForward)
+OGROM_NOT_COMPILED(gelu_backward, GeluBackward)
+OGROM_NOT_COMPILED(cross_entropy, CrossEntropy)
+OGROM_NOT_COMPILED(cross_entropy_max, CrossEntropyPart)
+OGROM_NOT_COMPILED(cross_entropy_sum, CrossEntropyPart)
+OGROM_NOT_COMPILED(cross_entropy_finish, CrossEntropyPart)
+OGROM_NOT_COMPILED(adamw, AdamW)
+OGROM_NOT_COMPILED(sgd, Sgd)
+OGROM_NOT_COMPILED(matmul, Matmul)
+OGROM_NOT_COMPILED(bias_gradient, BiasGradient)
+#undef OGROM_NOT_COMPILED
+
+template <class T>
+double sum_of_squares(Stream, const T*, i64) {
+    cuda_not_compiled("sum_of_squares");
+}
+template double sum_of_squares(Stream, const float*, i64);
+template double sum_of_squares(Stream, const double*, i64);
+
+template <class T>
+void block_squares(Stream, const T*, i64, ExactSum&) {
+    cuda_not_compiled("block_squares");
+}
+template void block_squares(Stream, const float*, i64, ExactSum&);
+template void block_squares(Stream, const double*, i64, ExactSum&);
+
+template <class T>
+bool all_finite(Stream, const T*, i64) {
+    cuda_not_compiled("all_finite");
+}
+template bool all_finite(Stream, const float*, i64);
+template bool all_finite(Stream, const double*, i64);
+
+template <class T>
+void add(Stream, T*, const T*, i64) {
+    cuda_not_compiled("add");
+}
+template void add(Stream, float*, const float*, i64);
+template void add(Stream, double*, const double*, i64);
+
+template <class T>
+void copy(Stream, T*, const T*, i64) {
+    cuda_not_compiled("copy");
+}
+template void copy(Stream, float*, const float*, i64);
+template void copy(Stream, double*, const double*, i64);
 
 }  // namespace ogrom::cuda

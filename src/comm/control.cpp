@@ -126,7 +126,10 @@ i64 Control::collective_issued(i64 sequence, std::string_view label, std::string
 void Control::collective_done(i64 ticket) {
     const double now = steady_seconds();
     own().moved_s.store(now, std::memory_order_relaxed);
-    flight.done(ticket, now);
+    const FlightEntry* const entry = flight.done(ticket, now);
+    if (observer_ && entry != nullptr) {
+        observer_(*entry);
+    }
 }
 
 void Control::check() const {

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "kernels/common/error.h"
 #include "kernels/common/extents.h"
@@ -94,6 +95,7 @@ public:
     void moved() { own().moved_s.store(steady_seconds(), std::memory_order_relaxed); }
     i64 collective_issued(i64 sequence, std::string_view label, std::string_view axis, i64 bytes);
     void collective_done(i64 ticket);
+    void observe_collectives(CollectiveObserver observer) { observer_ = std::move(observer); }
     void waiting_since(double seconds) { own().waiting_s.store(seconds, std::memory_order_relaxed); }
     void check() const;  // throws Error(peer) once a failure is known on this node
 
@@ -112,6 +114,7 @@ private:
     std::timed_mutex
         telling_;  // guards the two below, and holds the exit back while a message or the hook is under way
     bool printed_ = false;
+    CollectiveObserver observer_;  // of the main thread only
     FailureHook hook_;
     Place place_;
     NodeSegment* segment_;

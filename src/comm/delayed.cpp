@@ -96,45 +96,45 @@ public:
     }
     Pending all_reduce(void* data, i64 count, Dtype type, ReduceOp op, ReduceOrder order, void* scratch,
                        std::string_view label) override {
-        return later(inner_->all_reduce(data, count, type, op, order, scratch, label), count, type);
+        return later(inner_->all_reduce(data, count, type, op, order, scratch, label), count, type, label);
     }
     Pending reduce_scatter(void* out, const void* in, i64 count, Dtype type, ReduceOrder order, void* scratch,
                            std::string_view label) override {
-        return later(inner_->reduce_scatter(out, in, count, type, order, scratch, label), size() * count, type);
+        return later(inner_->reduce_scatter(out, in, count, type, order, scratch, label), size() * count, type, label);
     }
     Pending all_gather(void* out, const void* in, i64 count, Dtype type, std::string_view label) override {
-        return later(inner_->all_gather(out, in, count, type, label), size() * count, type);
+        return later(inner_->all_gather(out, in, count, type, label), size() * count, type, label);
     }
     Pending broadcast(void* data, i64 count, Dtype type, int root, std::string_view label) override {
-        return later(inner_->broadcast(data, count, type, root, label), count, type);
+        return later(inner_->broadcast(data, count, type, root, label), count, type, label);
     }
     Pending barrier(std::string_view label) override { return inner_->barrier(label); }
     Pending reduce(void* data, i64 count, Dtype type, int root, ReduceOrder order, void* scratch,
                    std::string_view label) override {
-        return later(inner_->reduce(data, count, type, root, order, scratch, label), count, type);
+        return later(inner_->reduce(data, count, type, root, order, scratch, label), count, type, label);
     }
     Pending all_gather_batched(void* out, const void* in, i64 count, i64 batches, Dtype type,
                                std::string_view label) override {
-        return later(inner_->all_gather_batched(out, in, count, batches, type, label), size() * count * batches, type);
+        return later(inner_->all_gather_batched(out, in, count, batches, type, label), size() * count * batches, type, label);
     }
     Pending reduce_scatter_batched(void* out, const void* in, i64 count, i64 batches, Dtype type, ReduceOrder order,
                                    void* scratch, std::string_view label) override {
         return later(inner_->reduce_scatter_batched(out, in, count, batches, type, order, scratch, label),
-                     size() * count * batches, type);
+                     size() * count * batches, type, label);
     }
     Pending send(const void* data, i64 count, Dtype type, int to, std::string_view label) override {
-        return later(inner_->send(data, count, type, to, label), count, type);
+        return later(inner_->send(data, count, type, to, label), count, type, label);
     }
     Pending receive(void* data, i64 count, Dtype type, int from, std::string_view label) override {
-        return later(inner_->receive(data, count, type, from, label), count, type);
+        return later(inner_->receive(data, count, type, from, label), count, type, label);
     }
     std::unique_ptr<Communicator> split(int colour, int key, const std::string& name, CollectiveCheck check) override {
         return inner_->split(colour, key, name, check);
     }
 
 private:
-    Pending later(Pending inner, i64 count, Dtype type) {
-        if (count == 0 || size() == 1) {
+    Pending later(Pending inner, i64 count, Dtype type, std::string_view label) {
+        if (count == 0 || size() == 1 || (!delay_.only.empty() && label != delay_.only)) {
             return inner;
         }
         const double delay = delay_.seconds + delay_.seconds_per_byte * static_cast<double>(count * size_of(type));

@@ -33,13 +33,14 @@ i64 FlightRecord::issue(i64 sequence, std::string_view label, std::string_view a
     return next_++;
 }
 
-void FlightRecord::done(i64 ticket, double now_s) {
+const FlightEntry* FlightRecord::done(i64 ticket, double now_s) {
     if (ticket < 0 || ticket >= next_ || next_ - ticket > capacity) {
-        return;
+        return nullptr;
     }
     FlightEntry& entry = ring_[static_cast<std::size_t>(ticket % capacity)];
     entry.state = FlightState::done;
     entry.done_s = now_s;
+    return &entry;
 }
 
 const FlightEntry* FlightRecord::entry(i64 back) const {

@@ -2,6 +2,7 @@
 // the thread that issues them; the newest entry is also published in shared memory (comm/control) for the other ranks.
 #pragma once
 #include <array>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -20,6 +21,9 @@ struct FlightEntry {
     double issued_s = 0, done_s = 0;  // seconds on the steady clock
 };
 
+// Told of each collective and message that is done, on the thread that issues them; makes none itself.
+using CollectiveObserver = std::function<void(const FlightEntry&)>;
+
 // "#345 'gradients.bucket.3' (dp, 1.2 MB)"
 std::string describe_collective(i64 sequence, std::string_view label, std::string_view axis, i64 bytes);
 
@@ -28,7 +32,8 @@ public:
     static constexpr i64 capacity = 64;
     // Returns a ticket for done(); the oldest entry is overwritten.
     i64 issue(i64 sequence, std::string_view label, std::string_view axis, i64 bytes, double now_s);
-    void done(i64 ticket, double now_s);  // no effect once the entry was overwritten
+    // The entry; null, and no effect, once it was overwritten.
+    const FlightEntry* done(i64 ticket, double now_s);
     [[nodiscard]] i64 issued() const { return next_; }
     // Entry `back` calls before the newest (0 = newest); null where there is none.
     [[nodiscard]] const FlightEntry* entry(i64 back) const;

@@ -341,6 +341,10 @@ void Session::on_failure(FailureHook hook) {
     impl_->communicators.control->set_failure_hook(std::move(hook));
 }
 
+void Session::observe_collectives(CollectiveObserver observer) {
+    impl_->communicators.control->observe_collectives(std::move(observer));
+}
+
 bool Session::stop_requested() const {
     return stop_signalled();
 }

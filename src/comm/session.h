@@ -7,6 +7,7 @@
 #include "kernels/common/error.h"
 
 #include "src/comm/communicator.h"
+#include "src/comm/flight.h"
 
 namespace ogrom {
 
@@ -54,6 +55,8 @@ public:
     // and before the process ends; perhaps by the watchdog thread while the main thread still runs, or after the stack
     // was unwound. So it owns what it uses, and does no more than append to a file. An empty one takes it back.
     void on_failure(FailureHook hook);
+    // What every axis carries, as it completes (train.trace). An empty one takes it back.
+    void observe_collectives(CollectiveObserver observer);
 
 private:
     struct Impl;

@@ -13,6 +13,7 @@
 #include "src/data/token_set.h"
 #include "src/io/metrics.h"
 #include "src/report/chart.h"
+#include "src/report/schedule.h"
 #include "src/train/trainer.h"
 
 namespace ogrom {
@@ -70,12 +71,26 @@ void draw_chart(const RunConfig& run) {
     flush_log();
 }
 
+// Rank 0, of a traced pipeline; like the chart never worth a run.
+void draw_traced_schedule(const RunConfig& run, const TrainSummary& summary) {
+    if (!summary.schedule) {
+        return;
+    }
+    try {
+        log_info("schedule {}", draw_schedule(run.run.output, run.run.name, *summary.schedule));
+    } catch (const Error& error) {
+        log_warning("no picture of the schedule: {}", error.what());
+    }
+    flush_log();
+}
+
 int train_command(const TrainArguments& arguments, const ResumeChoice& resume, Session& session) {
     const RunConfig run = resolve(arguments, session.size());
     const TrainOptions options{resume, arguments.time_limit_minutes * 60, arguments.stop_after};
     const TrainSummary summary = train(session, run, options);
     if (session.rank() == 0) {
         draw_chart(run);
+        draw_traced_schedule(run, summary);
         if (arguments.json) {
             std::printf("%s\n", summary_json(summary).c_str());
         }

@@ -44,6 +44,7 @@ struct StepGroups {
     Communicator* tensor = nullptr;
     Communicator* tie = nullptr;  // first and last stage: rank 0 embeds, rank 1 heads
     Stream stream = {};
+    Communicator* world = nullptr;  // moves what is under way on the other axes; null: nothing is
     [[nodiscard]] StepPlace place() const;
 };
 

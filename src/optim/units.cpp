@@ -123,8 +123,9 @@ void ParameterUnits<T>::release(i64 unit, Use use) {
 template <class T>
 void ParameterUnits<T>::progress() {
     Impl& u = *impl_;
-    if (u.groups.shard != nullptr) {
-        u.groups.shard->progress();
+    const bool shards = u.groups.shard != nullptr && u.groups.shard->size() > 1;
+    if (Communicator* const moved = shards ? u.groups.shard : u.groups.world) {
+        moved->progress();  // of MPI: everything of this rank, boundaries of the pipeline too
     }
     u.poll();
 }

@@ -8,6 +8,7 @@
 #include "src/base/progress.h"
 #include "src/config/run.h"
 #include "src/io/metrics.h"
+#include "src/pipeline/measured.h"
 #include "src/train/evaluate.h"
 
 namespace ogrom {
@@ -27,6 +28,7 @@ struct TrainSummary {
     i64 memory_peak = 0, memory_ledger = 0;          // bytes: largest resident of any rank, the ledger's total
     u64 weight_hash = 0;
     std::string checkpoint;  // last one written or resumed from, may be empty
+    std::optional<MeasuredSchedule> schedule;  // rank 0, of a traced pipeline: its last traced step
 };
 
 std::string step_line(const StepMetrics& row, i64 steps, double left_s);

@@ -43,7 +43,8 @@ PassKind pass_of(ActionKind kind, Passes passes) {
 }
 
 StepGroups groups_of(Mesh& mesh) {
-    return {mesh.shard.get(), mesh.replica.get(), mesh.tp.get(), mesh.tie.get()};
+    Communicator* const world = mesh.world->size() > 1 ? mesh.world : nullptr;
+    return {mesh.shard.get(), mesh.replica.get(), mesh.tp.get(), mesh.tie.get(), {}, world};
 }
 
 template <class T>

@@ -68,7 +68,7 @@ double series_deviation(const std::vector<double>& a, const std::vector<double>&
 
 template <class T>
 double weight_deviation(const Engine<T>& engine, const ModelConfig& model, std::span<const T> there,
-                        std::span<const T> before, double floor) {
+                        std::span<const T> before) {
     const ParameterTable table = make_parameters(model, dtype_of<T>());
     const ParameterLayout layout(table, StageSpan{0, 0, 0, model.layers, true, true});
     OGROM_ASSERT(static_cast<i64>(there.size()) == layout.size());
@@ -86,7 +86,9 @@ double weight_deviation(const Engine<T>& engine, const ModelConfig& model, std::
         if (sums.difference == 0 && sums.change == 0) {
             continue;  // none of it is here, or it is 0 and stayed so
         }
-        const double ratio = std::sqrt(sums.difference) / std::max(std::sqrt(sums.change), floor * std::sqrt(whole));
+        const bool key_bias = parameter.name.ends_with("attention.key.bias");
+        const double reference = key_bias ? key_bias_share * std::sqrt(whole) : std::sqrt(sums.change);
+        const double ratio = std::sqrt(sums.difference) / reference;
         largest = std::isfinite(ratio) ? std::max(largest, ratio) : infinite;
     }
     return largest;
@@ -117,9 +119,8 @@ u64 state_bits(const Engine<T>& engine) {
     return sum;
 }
 
-#define OGROM_INSTANCE(T)                                                                                             \
-    template double weight_deviation<T>(const Engine<T>&, const ModelConfig&, std::span<const T>, std::span<const T>, \
-                                        double);                                                                      \
+#define OGROM_INSTANCE(T)                                                                                              \
+    template double weight_deviation<T>(const Engine<T>&, const ModelConfig&, std::span<const T>, std::span<const T>); \
     template u64 state_bits<T>(const Engine<T>&);
 OGROM_INSTANCE(float)
 OGROM_INSTANCE(double)

@@ -11,16 +11,15 @@ namespace ogrom {
 // finite or a length differs.
 double series_deviation(const std::vector<double>& a, const std::vector<double>& b);
 
-// Largest over the tensors, of those parts of the weights that this rank holds,
-// of
-//   || here - there || / max(|| there - before ||, floor || all of there -
-//   before ||)
-// `there`, `before`: flat weights of one rank that holds the whole model
-// (before empty: 0). The floor is for tensors whose exact change is 0 (key
-// biases). Infinite where a value is not finite.
+// Largest over the tensors, of those parts of the weights that this rank holds, of
+//   || here - there || / || there - before ||
+// `there`, `before`: flat weights of one rank that holds the whole model (before empty: 0). Key biases, whose exact
+// change is 0, are compared with `key_bias_share` of the change of the whole model instead. Infinite where a value is
+// not finite.
+inline constexpr double key_bias_share = 0.05;
 template <class T>
 double weight_deviation(const Engine<T>& engine, const ModelConfig& model, std::span<const T> there,
-                        std::span<const T> before = {}, double floor = 2e-5);
+                        std::span<const T> before = {});
 
 // All bits of weights and moments by tensor and global index, summed over the
 // ranks that write them: equal under two layouts exactly when all bits are.

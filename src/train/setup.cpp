@@ -13,6 +13,7 @@
 #include "src/io/checkpoint_write.h"
 #include "src/io/provenance.h"
 #include "src/plan/rate.h"
+#include "src/train/trace_file.h"
 
 namespace ogrom {
 namespace {
@@ -30,6 +31,9 @@ void add_host_lines(Ledger& ledger, const RunConfig& run, const Mesh& mesh, cons
     const i64 tensors = static_cast<i64>(make_parameters(run.model, run.numerics.compute).rows().size());
     ledger.add("io.checkpoint", Tier::baseline, checkpoint_staging_bytes(tensors, groups, mesh.shape.size()),
                "image of the master file, hash and copy buffers");
+    if (!run.train.trace.empty()) {
+        TraceFile::declare(ledger, mesh.world->rank(), mesh.world->size());
+    }
 }
 
 std::string command_line() {

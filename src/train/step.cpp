@@ -54,6 +54,7 @@ StepResult train_step(Engine<T>& engine, std::span<const Batch> batches, i64 tar
         ++engine.skipped;
         ++engine.consecutive_skips;
     } else {
+        const TraceScope scope(engine.trace, "update", SpanCategory::optimizer);
         engine.update.run(engine.stream, make_scalars(engine.run.optimizer, result.lr, result.clip, engine.updates()));
         engine.consecutive_skips = 0;
     }

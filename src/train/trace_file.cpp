@@ -1,24 +1,80 @@
 #include "src/train/trace_file.h"
 
+#include <chrono>
+#include <cstdlib>
 #include <fmt/format.h>
+#include <utility>
 
 #include "src/base/file.h"
 #include "src/base/log.h"
+#include "src/pipeline/execute.h"
 
 namespace ogrom {
 namespace {
 
-constexpr i64 spans_per_rank = 20'000;
-constexpr std::size_t message_bytes = 60'000;  // a text of gather_text is bounded at 64 KiB
+constexpr i64 spans_per_rank = 8'192;
+constexpr i64 text_bytes = 128, json_bytes = 256;  // of a span, at most
+constexpr std::size_t message_bytes = 60'000;      // a text of gather_text is bounded at 64 KiB
+
+// The next whole lines of `text`, at most message_bytes.
+std::string take_lines(std::string_view text, std::size_t& at) {
+    if (text.size() - at <= message_bytes) {
+        return std::string(text.substr(std::exchange(at, text.size())));
+    }
+    const std::size_t end = text.rfind('\n', at + message_bytes - 1) + 1;
+    const std::size_t begin = std::exchange(at, end);
+    return std::string(text.substr(begin, end - begin));
+}
 
 }  // namespace
 
+void TraceFile::declare(Ledger& ledger, int rank, int ranks) {
+    const i64 span = static_cast<i64>(sizeof(TraceSpan));
+    const i64 gathered = rank == 0 ? ranks * (span + json_bytes) : 0;
+    ledger.add("trace", Tier::baseline, spans_per_rank * (span + text_bytes + gathered),
+               fmt::format("{} spans x ({} + {} as text{})", spans_per_rank, span, text_bytes,
+                           rank == 0 ? fmt::format(" + {} ranks x {} gathered", ranks, span + json_bytes) : ""));
+}
+
 TraceFile::TraceFile(Session& session, std::string path, i64 end_step)
     : session_(session), path_(std::move(path)), end_step_(end_step) {
-    if (!path_.empty()) {
-        session_.world().barrier("trace begins").wait();  // a common epoch for hosts whose clocks differ
-        trace_ = std::make_unique<Trace>(spans_per_rank, Trace::Clock::now());
+    if (path_.empty()) {
+        return;
     }
+    agree_epoch();
+    const auto epoch = std::chrono::duration_cast<Trace::Clock::duration>(std::chrono::duration<double>(epoch_s_));
+    trace_ = std::make_unique<Trace>(spans_per_rank, Trace::Clock::time_point(epoch));
+    session_.observe_collectives([this](const FlightEntry& entry) { observe(entry); });
+}
+
+TraceFile::~TraceFile() {
+    session_.observe_collectives({});
+}
+
+// Ranks of one host share its clock, and so the epoch of their first rank; hosts meet at a barrier.
+void TraceFile::agree_epoch() {
+    session_.world().barrier("trace begins").wait();
+    const double now = std::chrono::duration<double>(Trace::Clock::now().time_since_epoch()).count();
+    for (const std::string& text : gather_text(session_.world(), fmt::format("{:.9f} {}", now, session_.host()), "trace")) {
+        const std::size_t blank = text.find(' ');
+        if (text.substr(blank + 1) == session_.host()) {
+            epoch_s_ = std::strtod(text.c_str(), nullptr);
+            return;
+        }
+    }
+}
+
+// Boundaries of the pipeline are recorded by the executor, which knows their micro-batch.
+void TraceFile::observe(const FlightEntry& entry) {
+    if (!trace_ || entry.label == activation_label || entry.label == gradient_label) {
+        return;
+    }
+    TraceSpan span;
+    span.category = SpanCategory::communication;
+    span.start = entry.issued_s - epoch_s_;
+    span.end = entry.done_s - epoch_s_;
+    span.bytes = entry.bytes;
+    trace_->add(fmt::format("{} ({})", entry.label, entry.axis), span);
 }
 
 void TraceFile::begin_step(i64 step) {
@@ -28,7 +84,7 @@ void TraceFile::begin_step(i64 step) {
     if (step >= end_step_) {
         write();
     } else {
-        trace_->set_step(step);
+        trace_->set_step(step + 1);
     }
 }
 
@@ -38,23 +94,27 @@ void TraceFile::finish() {
     }
 }
 
-void TraceFile::write() {
+void TraceFile::gather() {
     const std::string mine = serialise_spans(trace_->spans());
-    const i64 longest = agree_max(session_.world(), static_cast<i64>(mine.size()), "trace");
-    std::vector<std::string> texts(static_cast<std::size_t>(session_.size()));
-    for (std::size_t at = 0; at < static_cast<std::size_t>(longest); at += message_bytes) {
-        const std::string piece = at < mine.size() ? mine.substr(at, message_bytes) : std::string();
-        const std::vector<std::string> pieces = gather_text(session_.world(), piece, "trace");
-        for (std::size_t rank = 0; rank < pieces.size(); ++rank) {
-            texts[rank] += pieces[rank];
+    std::size_t at = 0;
+    if (session_.rank() == 0) {
+        ranks_.resize(static_cast<std::size_t>(session_.size()));
+    }
+    // All ranks go on until the longest text is out.
+    while (agree_max(session_.world(), static_cast<i64>(mine.size() - at), "trace") > 0) {
+        const std::vector<std::string> pieces = gather_text(session_.world(), take_lines(mine, at), "trace");
+        for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+            const std::vector<TraceSpan> spans = parse_spans(pieces[rank]);
+            ranks_[rank].insert(ranks_[rank].end(), spans.begin(), spans.end());
         }
     }
+}
+
+void TraceFile::write() {
+    session_.observe_collectives({});
+    gather();
     if (session_.rank() == 0) {
-        std::vector<std::vector<TraceSpan>> ranks;
-        for (const std::string& text : texts) {
-            ranks.push_back(parse_spans(text));
-        }
-        write_file_atomic(path_, chrome_trace(ranks));
+        write_file_atomic(path_, chrome_trace(ranks_));
         log_info("trace {} ({} spans that did not fit on rank 0)", path_, trace_->dropped());
     }
     trace_.reset();

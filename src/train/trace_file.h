@@ -1,29 +1,44 @@
-// The Chrome trace of a run's first steps (train.trace), gathered from all
-// ranks.
+// The Chrome trace of a run's first steps (train.trace), gathered from all ranks: pipeline passes and their transfers,
+// collectives of every axis, optimizer, waits for data.
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "src/comm/session.h"
+#include "src/device/ledger.h"
 #include "src/pipeline/trace.h"
 
 namespace ogrom {
 
 class TraceFile {
 public:
-    // `path` empty: no trace. Steps below `end_step` are recorded. Collective.
+    // Line "trace": spans of this rank, and what gathering and writing them takes.
+    static void declare(Ledger& ledger, int rank, int ranks);
+    // `path` empty: no trace. Steps below `end_step` are recorded, under the number that metrics give them (from 1).
+    // Collective.
     TraceFile(Session& session, std::string path, i64 end_step);
+    ~TraceFile();
+    TraceFile(const TraceFile&) = delete;
+    TraceFile& operator=(const TraceFile&) = delete;
     // What is to be recorded into now; null outside the traced steps.
     [[nodiscard]] Trace* record() { return trace_.get(); }
     void begin_step(i64 step);  // collective: after the last traced step the file is written
     void finish();              // collective: writes what a shorter run recorded
+    // Spans by rank, on rank 0 once the file is written; empty elsewhere.
+    [[nodiscard]] const std::vector<std::vector<TraceSpan>>& ranks() const { return ranks_; }
 
 private:
+    void agree_epoch();
+    void observe(const FlightEntry& entry);
+    void gather();
     void write();
     Session& session_;
     std::string path_;
     i64 end_step_;
+    double epoch_s_ = 0;  // of the steady clock
     std::unique_ptr<Trace> trace_;
+    std::vector<std::vector<TraceSpan>> ranks_;
 };
 
 }  // namespace ogrom

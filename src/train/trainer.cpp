@@ -142,7 +142,7 @@ TrainSummary Trainer<T>::run() {
         trace_->begin_step(engine_->step);
         engine_->trace = trace_->record();
         const Timer timer;
-        const std::vector<Batch> batches = prefetch.next(engine_->step);
+        const std::vector<Batch> batches = next_batches(prefetch);
         const StepControl control = agree_control(mesh_, batches, wish());
         if (control.stop) {
             summary_.code = ExitCode::saved_for_requeue;
@@ -161,8 +161,29 @@ TrainSummary Trainer<T>::run() {
     }
     summary_.train_s = whole.seconds();
     trace_->finish();
+    read_trace();
     finish();
     return summary_;
+}
+
+template <class T>
+std::vector<Batch> Trainer<T>::next_batches(Prefetch& prefetch) const {
+    const TraceScope scope(engine_->trace, "wait for data", SpanCategory::data);
+    return prefetch.next(engine_->step);
+}
+
+// One rank of each stage: those of the first data and tensor rank.
+template <class T>
+void Trainer<T>::read_trace() {
+    if (mesh_.shape.pp == 1 || trace_->ranks().empty()) {
+        return;
+    }
+    std::vector<std::vector<TraceSpan>> stages;
+    for (int stage = 0; stage < mesh_.shape.pp; ++stage) {
+        const int rank = rank_of({.pp = stage}, mesh_.shape);
+        stages.push_back(trace_->ranks()[static_cast<std::size_t>(rank)]);
+    }
+    summary_.schedule = last_whole_step(place_.decisions.schedule, stages);
 }
 
 template <class T>

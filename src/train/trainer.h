@@ -46,6 +46,8 @@ private:
     void resume();
     [[nodiscard]] Wish wish() const;
     [[nodiscard]] bool out_of_time(double needed_s) const;
+    [[nodiscard]] std::vector<Batch> next_batches(Prefetch& prefetch) const;
+    void read_trace();
     void after_step(const StepResult& result, i64 targets, const StepTimes& times);
     void check_finite(const StepResult& result);
     void evaluate_now();  // leaves summary_.valid empty when a stop came

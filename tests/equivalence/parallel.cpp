@@ -6,8 +6,12 @@
 #include <gtest/gtest.h>
 #include <map>
 
+#include "src/model/tensor_traffic.h"
+#include "src/optim/traffic.h"
+#include "src/pipeline/execute.h"
 #include "src/train/layout_compare.h"
 #include "src/train/layout_trial.h"
+#include "src/train/step.h"
 
 #include "tests/equivalence/tiny.h"
 
@@ -26,6 +30,10 @@ struct Case {
     PipelineSchedule schedule;
     const char* letters;
 };
+
+void PrintTo(const Case& c, std::ostream* out) {
+    *out << c.letters;
+}
 
 SelftestLayout layout_of(const Case& c) {
     const auto has = [&](char letter) { return std::string_view(c.letters).find(letter) != std::string_view::npos; };
@@ -192,6 +200,68 @@ TEST_P(Parallel, OneSgdStepInSingle) {
     EXPECT_LE(d.loss, 1e-5) << layout.name();
     EXPECT_LE(d.norm, 1e-5) << layout.name();
     EXPECT_LE(d.weights, 2e-5) << layout.name();
+}
+
+TensorTraffic tensor_traffic(const Engine<double>& engine) {
+    const RunConfig& run = engine.run;
+    const StageShape& shape = engine.decisions.shape;
+    const TensorGroup group{nullptr, shape.tensor.size, shape.tensor.rank, shape.sequence, shape.reduce_order};
+    const TrafficShape t{group, run.train.micro_batch * run.train.sequence, run.model.hidden, shape.extents.logits_rows,
+                         Dtype::fp64};
+    TensorTraffic sum;
+    for (const UnitUse& use : engine.uses) {
+        const Unit& unit = engine.layout.units()[static_cast<std::size_t>(use.unit)];
+        const bool again = unit.kind == UnitKind::block && recompute_of(shape, unit.layer) == Recompute::full;
+        if (unit.kind == UnitKind::embedding) {
+            sum += use.use == Use::forward ? embedding_forward_traffic(t) : embedding_backward_traffic(t);
+        } else if (unit.kind == UnitKind::head) {
+            sum += head_backward_traffic(t);
+        } else if (use.use == Use::forward) {
+            sum += block_forward_traffic(t);
+        } else if (use.use == Use::backward_weight) {
+            sum += block_weight_traffic(t);
+        } else {
+            sum += block_backward_traffic(t);
+            sum += (use.use == Use::backward_input ? -1 : 0) * block_weight_traffic(t);
+            sum += (again ? 1 : 0) * block_again_traffic(t);
+        }
+    }
+    return sum;
+}
+
+// What each label sends in a step is what its formula says.
+TEST_P(Parallel, BytesOfAStepFollowTheFormulas) {
+    using Bytes = std::map<std::string, i64, std::less<>>;
+    const SelftestLayout layout = layout_of(GetParam());
+    const RunConfig run = parse_layout(layout, session().size());
+    Mesh mesh = make_mesh(session().world(), run.parallel);
+    const std::unique_ptr<Engine<double>> engine = make_trial<double>(run, mesh);
+    const std::vector<Batch> batches = trial_batches(run, mesh.place.dp, 0);
+    const i64 targets = agree_control(mesh, batches, Wish::go_on).targets;
+    const Bytes before = bytes_by_label(mesh);
+    train_step<double>(*engine, batches, targets);
+    Bytes sent = bytes_by_label(mesh);
+    for (const auto& [label, bytes] : before) {
+        sent[label] -= bytes;
+    }
+    for (const char* small : {"loss", "gradient norm"}) {  // a few words over the world
+        sent.erase(small);
+    }
+    Bytes expected = step_traffic(engine->layout, engine->ownership, engine->decisions.step, engine->decisions.place,
+                                  engine->uses, 8);
+    const TensorTraffic tensor = tensor_traffic(*engine);
+    expected[std::string(tensor_sum_label)] += tensor.all_reduce;
+    expected[std::string(tensor_gather_label)] += tensor.all_gather;
+    expected[std::string(tensor_scatter_label)] += tensor.reduce_scatter;
+    for (const Action& action : engine->decisions.actions.actions) {
+        const i64 bytes = engine->stage.boundary_elements() * 8;
+        expected[std::string(activation_label)] += action.kind == ActionKind::send_forward ? bytes : 0;
+        expected[std::string(gradient_label)] += action.kind == ActionKind::send_backward ? bytes : 0;
+    }
+    for (Bytes* map : {&sent, &expected}) {
+        std::erase_if(*map, [](const auto& entry) { return entry.second == 0; });
+    }
+    EXPECT_EQ(sent, expected) << layout.name();
 }
 
 std::string case_name(const testing::TestParamInfo<Case>& info) {

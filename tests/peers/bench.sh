@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# make bench: ROWS is a regular expression over {kernels, encode, train_step, start, ranks}; without it all rows run.
+# make bench: ROWS is a regular expression over {kernels, encode, train_step, start, layouts}; without it all rows run.
 # kernels and products: verified, then rate and fraction of the limit; encode: MB/s of the tokenizer; train_step: one
 # optimizer step beside PyTorch (PEER_PYTHON names a Python with torch; without it that row says so and is left out);
-# start: launch to first step and memory against the ledger.
+# start: launch to first step and memory against the ledger; layouts: step machinery, overlap, pipeline bubble,
+# recomputation.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=${BUILD:?}
@@ -28,4 +29,7 @@ if wanted train_step; then
 fi
 if wanted start; then
     python3 tests/peers/start.py --ogrom "$build/ogrom"
+fi
+if wanted layouts; then
+    bash tests/peers/layouts.sh "$build"
 fi

@@ -3,26 +3,23 @@
 // each.
 //   bench_encode TOKENIZER TEXT...      prints the rows of results/data/encode.json
 // Limit: the rate at which one core copies the same bytes within memory.
-#include <algorithm>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fmt/core.h>
-#include <fstream>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "kernels/common/error.h"
 
 #include "src/base/file.h"
-#include "src/base/timer.h"
-#include "src/base/version.h"
 #include "src/data/ingest.h"
+
+#include "tests/peers/rows.h"
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using namespace ogrom::peers;
 constexpr int samples = 7;
 constexpr std::size_t wanted_bytes = 32 << 20;
 
@@ -46,48 +43,18 @@ std::vector<double> rates(std::size_t bytes, const std::function<void()>& body) 
     return all;
 }
 
-double median(std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    return values[values.size() / 2];
-}
-
-std::string machine() {
-    std::ifstream info("/proc/cpuinfo");
-    for (std::string line; std::getline(info, line);) {
-        if (line.starts_with("model name")) {
-            return line.substr(line.find(':') + 2);
-        }
-    }
-    return "unknown";
-}
-
 Json row(const std::string& name, const std::vector<double>& measured, double limit, const std::string& command,
          const Json& extra) {
-    return {{"name", name},
-            {"value", median(measured)},
-            {"unit", "MB/s"},
-            {"better", "higher"},
-            {"limit", limit},
-            {"limit_name", "copy within memory, one core"},
-            {"ratio_to_limit", median(measured) / limit},
-            {"peer", nullptr},
-            {"peer_name", nullptr},
-            {"ratio_to_peer", nullptr},
-            {"samples", measured},
-            {"machine", machine()},
-            {"commit", ogrom::build_info().git},
-            {"date", ogrom::utc_time()},
-            {"command", command},
-            {"extra", extra}};
+    return row_of({name, "MB/s", Better::higher, measured, limit, "copy within memory, one core", extra}, command);
 }
 
 int run(int argc, char** argv) {
     using namespace ogrom;
     require(argc >= 3, ExitCode::usage, "usage: bench_encode TOKENIZER TEXT...");
-    std::string once, command = "bench_encode";
-    for (int i = 1; i < argc; ++i) {
-        command += std::string(" ") + argv[i];
-        once += i > 1 ? read_file(argv[i], i64{1} << 30, ExitCode::data) : "";
+    const std::string command = command_text(argc, argv);
+    std::string once;
+    for (int i = 2; i < argc; ++i) {
+        once += read_file(argv[i], i64{1} << 30, ExitCode::data);
     }
     require(!once.empty(), ExitCode::data, "the texts are empty");
     std::string text;

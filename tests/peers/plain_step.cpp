@@ -24,9 +24,7 @@ void product(float* y, const float* x, const float* w, i64 rows, i64 out, i64 in
 }
 void gradients(float* dx, float* dw, float* db, const float* dy, const float* x, const float* w, i64 rows, i64 out,
                i64 in, i64 ldy) {
-    if (db != nullptr) {
-        ops::bias_gradient<float>(s, {db, dy, rows, out, ldy});
-    }
+    ops::bias_gradient<float>(s, {db, dy, rows, out, ldy});
     ops::matmul<float>(s, {dw, dy, x, out, in, rows, in, ldy, in, Transpose::yes, Transpose::no, 1, 1});
     ops::matmul<float>(s, {dx, dy, w, rows, in, out, in, ldy, in});
 }
@@ -37,18 +35,14 @@ PlainStep::PlainStep(const ModelConfig& model, const OptimizerConfig& optimizer,
     C_ = model.hidden, F_ = model.ffn_hidden;
     i64 at = 0;
     const auto take = [&](i64 n) { return std::exchange(at, at + n); };
-    n1_ = take(2 * C_), qkv_ = take(3 * C_ * C_), qkvb_ = take(3 * C_), out_ = take(C_ * C_), outb_ = take(C_),
-    n2_ = take(2 * C_);
-    up_ = take(F_ * C_), upb_ = take(F_), down_ = take(C_ * F_), downb_ = take(C_), block_ = at;
+    n1_ = take(2 * C_), qkv_ = take(3 * C_ * C_), qkvb_ = take(3 * C_), out_ = take(C_ * C_), outb_ = take(C_);
+    n2_ = take(2 * C_), up_ = take(F_ * C_), upb_ = take(F_), down_ = take(C_ * F_), downb_ = take(C_), block_ = at;
     first_ = (model.padded_vocab + model.sequence) * C_;
     final_ = first_ + model.layers * block_, size_ = final_ + 2 * C_;
     for (std::vector<float>* flat : {&weights_, &gradients_, &m_, &v_}) {
         flat->assign(static_cast<std::size_t>(size_), 0.0F);
     }
-    for (i64 i = 0; i < size_; ++i) {
-        weights_[static_cast<std::size_t>(i)] = 0.02F * std::sin(static_cast<float>(i));
-    }
-    const auto sized = [](i64 n) { return std::vector<float>(static_cast<std::size_t>(n)); };
+    const auto sized = [&](i64 n) { return pool_.emplace_back(static_cast<std::size_t>(n)).data(); };
     for (i64 l = 0; l <= model.layers; ++l) {
         layers_.push_back({sized(rows_ * C_), sized(rows_ * C_), sized(rows_), sized(rows_), sized(rows_ * 3 * C_),
                            sized(rows_ * C_), sized(rows_ * model.heads), sized(rows_ * C_), sized(rows_ * C_),
@@ -72,68 +66,61 @@ ops::AttentionShape shape_of(const ModelConfig& model, i64 B, i64 T) {
 void PlainStep::forward(const std::int32_t* tokens, const std::int32_t* positions) {
     const float* const positions_table = weights_.data() + model_.padded_vocab * C_;
     ops::embedding_forward<float>(
-        s, {layers_[0].in.data(), weights_.data(), positions_table, tokens, positions, B_, T_, C_, nullptr, {}});
+        s, {layers_[0].in, weights_.data(), positions_table, tokens, positions, B_, T_, C_, nullptr, {}});
     for (i64 l = 0; l < model_.layers; ++l) {
         Layer& a = layers_[static_cast<std::size_t>(l)];
-        float* const next = layers_[static_cast<std::size_t>(l + 1)].in.data();
-        ops::layernorm_forward<float>(s, {a.n1.data(), a.m1.data(), a.r1.data(), a.in.data(), w(l, n1_), w(l, n1_ + C_),
-                                          rows_, C_, model_.norm_epsilon});
-        product(a.qkv.data(), a.n1.data(), w(l, qkv_), rows_, 3 * C_, C_, 3 * C_);
-        ops::add_bias<float>(s, {a.qkv.data(), w(l, qkvb_), rows_, 3 * C_, 3 * C_});
-        ops::attention_forward<float>(s, {a.att.data(), a.lse.data(), a.qkv.data(), a.qkv.data() + C_,
-                                          a.qkv.data() + 2 * C_, shape_of(model_, B_, T_), workspace_.data()});
-        product(a.mid.data(), a.att.data(), w(l, out_), rows_, C_, C_, C_);
-        ops::residual_forward<float>(s,
-                                     {a.mid.data(), a.in.data(), a.mid.data(), w(l, outb_), B_, T_, C_, nullptr, {}});
-        ops::layernorm_forward<float>(s, {a.n2.data(), a.m2.data(), a.r2.data(), a.mid.data(), w(l, n2_),
-                                          w(l, n2_ + C_), rows_, C_, model_.norm_epsilon});
-        product(a.up.data(), a.n2.data(), w(l, up_), rows_, F_, C_, F_);
-        ops::bias_gelu_forward<float>(s, {a.act.data(), a.up.data(), w(l, upb_), rows_, F_});
-        product(next, a.act.data(), w(l, down_), rows_, C_, F_, C_);
-        ops::residual_forward<float>(s, {next, a.mid.data(), next, w(l, downb_), B_, T_, C_, nullptr, {}});
+        float* const next = layers_[static_cast<std::size_t>(l + 1)].in;
+        ops::layernorm_forward<float>(
+            s, {a.n1, a.m1, a.r1, a.in, w(l, n1_), w(l, n1_ + C_), rows_, C_, model_.norm_epsilon});
+        product(a.qkv, a.n1, w(l, qkv_), rows_, 3 * C_, C_, 3 * C_);
+        ops::add_bias<float>(s, {a.qkv, w(l, qkvb_), rows_, 3 * C_, 3 * C_});
+        ops::attention_forward<float>(
+            s, {a.att, a.lse, a.qkv, a.qkv + C_, a.qkv + 2 * C_, shape_of(model_, B_, T_), workspace_});
+        product(a.mid, a.att, w(l, out_), rows_, C_, C_, C_);
+        ops::residual_forward<float>(s, {a.mid, a.in, a.mid, w(l, outb_), B_, T_, C_, nullptr, {}});
+        ops::layernorm_forward<float>(
+            s, {a.n2, a.m2, a.r2, a.mid, w(l, n2_), w(l, n2_ + C_), rows_, C_, model_.norm_epsilon});
+        product(a.up, a.n2, w(l, up_), rows_, F_, C_, F_);
+        ops::bias_gelu_forward<float>(s, {a.act, a.up, w(l, upb_), rows_, F_});
+        product(next, a.act, w(l, down_), rows_, C_, F_, C_);
+        ops::residual_forward<float>(s, {next, a.mid, next, w(l, downb_), B_, T_, C_, nullptr, {}});
     }
 }
 
 double PlainStep::head(const std::int32_t* targets) {
-    const float* const x = layers_.back().in.data();
-    ops::layernorm_forward<float>(s, {norm_.data(), mean_.data(), rstd_.data(), x, weights_.data() + final_,
-                                      weights_.data() + final_ + C_, rows_, C_, model_.norm_epsilon});
+    const float* const x = layers_.back().in;
+    ops::layernorm_forward<float>(s, {norm_, mean_, rstd_, x, weights_.data() + final_, weights_.data() + final_ + C_,
+                                      rows_, C_, model_.norm_epsilon});
     double loss = 0;
     for (i64 r = 0; r < rows_; r += logits_rows_) {
         const i64 n = std::min(logits_rows_, rows_ - r);
-        product(logits_.data(), norm_.data() + r * C_, weights_.data(), n, model_.vocab, C_, model_.padded_vocab);
+        product(logits_, norm_ + r * C_, weights_.data(), n, model_.vocab, C_, model_.padded_vocab);
         ops::cross_entropy<float>(
-            s, {logits_.data(), targets + r, nullptr, n, model_.vocab, model_.padded_vocab, model_.padded_vocab,
+            s, {logits_, targets + r, nullptr, n, model_.vocab, model_.padded_vocab, model_.padded_vocab,
                 1.0 / static_cast<double>(rows_), ops::Gradient::in_place, &loss});
-        gradients(d_.data() + r * C_, gradients_.data(), nullptr, logits_.data(), norm_.data() + r * C_,
-                  weights_.data(), n, model_.vocab, C_, model_.padded_vocab);
+        ops::matmul<float>(s, {gradients_.data(), logits_, norm_ + r * C_, model_.vocab, C_, n, C_, model_.padded_vocab,
+                               C_, Transpose::yes, Transpose::no, 1, 1});
+        ops::matmul<float>(s,
+                           {d_ + r * C_, logits_, weights_.data(), n, C_, model_.vocab, C_, model_.padded_vocab, C_});
     }
-    ops::layernorm_backward<float>(
-        s, {d_.data(), gradients_.data() + final_, gradients_.data() + final_ + C_, d_.data(), x,
-            weights_.data() + final_, mean_.data(), rstd_.data(), rows_, C_, ops::Accumulate::overwrite});
+    ops::layernorm_backward<float>(s, {d_, gradients_.data() + final_, gradients_.data() + final_ + C_, d_, x,
+                                       weights_.data() + final_, mean_, rstd_, rows_, C_, ops::Accumulate::overwrite});
     return loss / static_cast<double>(rows_);
 }
 
-void PlainStep::backward_mlp(i64 l) {
+void PlainStep::backward(i64 l) {
     Layer& a = layers_[static_cast<std::size_t>(l)];
-    gradients(wide_.data(), g(l, down_), g(l, downb_), d_.data(), a.act.data(), w(l, down_), rows_, C_, F_, C_);
-    ops::gelu_backward<float>(s, {wide_.data(), wide_.data(), a.up.data(), rows_ * F_});
-    gradients(narrow_.data(), g(l, up_), g(l, upb_), wide_.data(), a.n2.data(), w(l, up_), rows_, F_, C_, F_);
-    ops::layernorm_backward<float>(s, {d_.data(), g(l, n2_), g(l, n2_ + C_), narrow_.data(), a.mid.data(), w(l, n2_),
-                                       a.m2.data(), a.r2.data(), rows_, C_, ops::Accumulate::add});
-}
-
-void PlainStep::backward_attention(i64 l) {
-    Layer& a = layers_[static_cast<std::size_t>(l)];
-    gradients(narrow_.data(), g(l, out_), g(l, outb_), d_.data(), a.att.data(), w(l, out_), rows_, C_, C_, C_);
-    float* const d = wide_.data();
-    ops::attention_backward<float>(
-        s, {d, d + C_, d + 2 * C_, narrow_.data(), a.att.data(), a.lse.data(), a.qkv.data(), a.qkv.data() + C_,
-            a.qkv.data() + 2 * C_, shape_of(model_, B_, T_), workspace_.data()});
-    gradients(narrow_.data(), g(l, qkv_), g(l, qkvb_), wide_.data(), a.n1.data(), w(l, qkv_), rows_, 3 * C_, C_,
-              3 * C_);
-    ops::layernorm_backward<float>(s, {d_.data(), g(l, n1_), g(l, n1_ + C_), narrow_.data(), a.in.data(), w(l, n1_),
-                                       a.m1.data(), a.r1.data(), rows_, C_, ops::Accumulate::add});
+    gradients(wide_, g(l, down_), g(l, downb_), d_, a.act, w(l, down_), rows_, C_, F_, C_);
+    ops::gelu_backward<float>(s, {wide_, wide_, a.up, rows_ * F_});
+    gradients(narrow_, g(l, up_), g(l, upb_), wide_, a.n2, w(l, up_), rows_, F_, C_, F_);
+    ops::layernorm_backward<float>(
+        s, {d_, g(l, n2_), g(l, n2_ + C_), narrow_, a.mid, w(l, n2_), a.m2, a.r2, rows_, C_, ops::Accumulate::add});
+    gradients(narrow_, g(l, out_), g(l, outb_), d_, a.att, w(l, out_), rows_, C_, C_, C_);
+    ops::attention_backward<float>(s, {wide_, wide_ + C_, wide_ + 2 * C_, narrow_, a.att, a.lse, a.qkv, a.qkv + C_,
+                                       a.qkv + 2 * C_, shape_of(model_, B_, T_), workspace_});
+    gradients(narrow_, g(l, qkv_), g(l, qkvb_), wide_, a.n1, w(l, qkv_), rows_, 3 * C_, C_, 3 * C_);
+    ops::layernorm_backward<float>(
+        s, {d_, g(l, n1_), g(l, n1_ + C_), narrow_, a.in, w(l, n1_), a.m1, a.r1, rows_, C_, ops::Accumulate::add});
 }
 
 void PlainStep::update() {
@@ -151,12 +138,11 @@ double PlainStep::run(const std::int32_t* tokens, const std::int32_t* targets, c
     forward(tokens, positions);
     const double loss = head(targets);
     for (i64 l = model_.layers - 1; l >= 0; --l) {
-        backward_mlp(l);
-        backward_attention(l);
+        backward(l);
     }
     float* const d_positions = gradients_.data() + model_.padded_vocab * C_;
     ops::embedding_backward<float>(
-        s, {gradients_.data(), d_positions, d_.data(), tokens, positions, B_, T_, C_, model_.vocab, nullptr, {}});
+        s, {gradients_.data(), d_positions, d_, tokens, positions, B_, T_, C_, model_.vocab, nullptr, {}});
     update();
     return loss;
 }

@@ -11,17 +11,20 @@ namespace ogrom::peers {
 class PlainStep {
 public:
     PlainStep(const ModelConfig& model, const OptimizerConfig& optimizer, i64 B, i64 T, i64 logits_rows);
+    PlainStep(PlainStep&&) = default;  // pointers into the pool stay
+    PlainStep(const PlainStep&) = delete;
+    // All weights, one tensor after another in the order of model/parameters.
+    std::vector<float>& weights() { return weights_; }
     // One step on tokens, targets [B, T]; the mean loss.
     double run(const std::int32_t* tokens, const std::int32_t* targets, const std::int32_t* positions);
 
 private:
     struct Layer {
-        std::vector<float> in, n1, m1, r1, qkv, att, lse, mid, n2, m2, r2, up, act;
+        float *in, *n1, *m1, *r1, *qkv, *att, *lse, *mid, *n2, *m2, *r2, *up, *act;
     };
     void forward(const std::int32_t* tokens, const std::int32_t* positions);
     double head(const std::int32_t* targets);
-    void backward_mlp(i64 layer);
-    void backward_attention(i64 layer);
+    void backward(i64 layer);
     void update();
     float* w(i64 layer, i64 at) { return weights_.data() + first_ + layer * block_ + at; }
     float* g(i64 layer, i64 at) { return gradients_.data() + first_ + layer * block_ + at; }
@@ -33,7 +36,8 @@ private:
     i64 n1_, qkv_, qkvb_, out_, outb_, n2_, up_, upb_, down_, downb_, block_, first_, final_, size_;
     std::vector<float> weights_, gradients_, m_, v_;
     std::vector<Layer> layers_;
-    std::vector<float> x_, norm_, mean_, rstd_, logits_, d_, narrow_, wide_, workspace_;
+    std::vector<std::vector<float>> pool_;
+    float *norm_, *mean_, *rstd_, *logits_, *d_, *narrow_, *wide_, *workspace_;
 };
 
 }  // namespace ogrom::peers

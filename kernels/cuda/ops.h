@@ -1,0 +1,79 @@
+// The CUDA side of kernels/ops: the same contracts with pointers to device memory. Everything is enqueued on the
+// stream (of the current device) and nothing waits for it, except sum_of_squares and all_finite, which return a value.
+// What an operation reads or adds to by address lives on the device as well: scale_at, step_at, scalars_at, loss_sum,
+// sample, and the ExactSum of block_squares. Sums have an order that is a function of the shape: repeatable, no float
+// atomics. Working memory: kernels/cuda/scratch.h. Differences from the CPU are roundings, except
+//   cross_entropy_sum   leaves the logits alone; cross_entropy_finish makes the exponentials
+//   targets, tokens     are not checked by an assertion: a target outside gives a NaN loss, a token outside no row
+#pragma once
+#include "kernels/common/stream.h"
+#include "kernels/ops/cross_entropy.h"
+#include "kernels/ops/embedding.h"
+#include "kernels/ops/gelu.h"
+#include "kernels/ops/layernorm.h"
+#include "kernels/ops/matmul.h"
+#include "kernels/ops/norm.h"
+#include "kernels/ops/optimizer.h"
+#include "kernels/ops/residual.h"
+
+namespace ogrom::cuda {
+
+template <class T>
+void embedding_forward(Stream stream, const ops::EmbeddingForward<T>& op);
+template <class T>
+void embedding_backward(Stream stream, const ops::EmbeddingBackward<T>& op);
+template <class T>
+void position_forward(Stream stream, const ops::PositionForward<T>& op);
+
+template <class T>
+void layernorm_forward(Stream stream, const ops::LayerNormForward<T>& op);
+template <class T>
+void layernorm_backward(Stream stream, const ops::LayerNormBackward<T>& op);
+
+template <class T>
+void add_bias(Stream stream, const ops::AddBias<T>& op);
+template <class T>
+void residual_forward(Stream stream, const ops::ResidualForward<T>& op);
+template <class T>
+void dropout_backward(Stream stream, const ops::DropoutBackward<T>& op);
+
+template <class T>
+void bias_gelu_forward(Stream stream, const ops::BiasGeluForward<T>& op);
+template <class T>
+void gelu_forward(Stream stream, const ops::GeluForward<T>& op);
+template <class T>
+void gelu_backward(Stream stream, const ops::GeluBackward<T>& op);
+
+template <class T>
+void cross_entropy(Stream stream, const ops::CrossEntropy<T>& op);
+template <class T>
+void cross_entropy_max(Stream stream, const ops::CrossEntropyPart<T>& op);
+template <class T>
+void cross_entropy_sum(Stream stream, const ops::CrossEntropyPart<T>& op);
+template <class T>
+void cross_entropy_finish(Stream stream, const ops::CrossEntropyPart<T>& op);
+
+template <class T>
+double sum_of_squares(Stream stream, const T* x, i64 n);
+template <class T>
+void block_squares(Stream stream, const T* x, i64 n, ExactSum& sum);
+template <class T>
+bool all_finite(Stream stream, const T* x, i64 n);
+
+template <class T>
+void adamw(Stream stream, const ops::AdamW<T>& op);
+template <class T>
+void sgd(Stream stream, const ops::Sgd<T>& op);
+
+template <class T>
+void add(Stream stream, T* y, const T* x, i64 n);
+template <class T>
+void copy(Stream stream, T* y, const T* x, i64 n);
+
+// cublasLt; products of floats in fp32, not TF32.
+template <class T>
+void matmul(Stream stream, const ops::Matmul<T>& op);
+template <class T>
+void bias_gradient(Stream stream, const ops::BiasGradient<T>& op);
+
+}  // namespace ogrom::cuda
