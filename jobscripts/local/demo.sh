@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# From a text to a trained GPT on this machine: tokenizer, token set, training on RANKS ranks, a look into the checkpoint,
+# From a text to a trained GPT on this machine: tokenizer, token set, training on RANKS ranks (an even number), a look into the checkpoint,
 # generated text, a loss chart. TEXT=path takes your own text (file or directory); else the King James Bible that
 # Debian's bible-kjv ships, one chapter a document. Writes results/runs/demo (replaced on each call).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 ogrom=${OGROM:-build/demo/ogrom}
-ranks=${RANKS:-2}
+ranks=${RANKS:-4}
 out=results/runs/demo
 work=results/runs/demo-data
 if [ -n "${TEXT:-}" ] && [ ! -e "$TEXT" ]; then

@@ -115,7 +115,8 @@ public:
     }
     Pending all_gather_batched(void* out, const void* in, i64 count, i64 batches, Dtype type,
                                std::string_view label) override {
-        return later(inner_->all_gather_batched(out, in, count, batches, type, label), size() * count * batches, type, label);
+        return later(inner_->all_gather_batched(out, in, count, batches, type, label), size() * count * batches, type,
+                     label);
     }
     Pending reduce_scatter_batched(void* out, const void* in, i64 count, i64 batches, Dtype type, ReduceOrder order,
                                    void* scratch, std::string_view label) override {
@@ -134,7 +135,8 @@ public:
 
 private:
     Pending later(Pending inner, i64 count, Dtype type, std::string_view label) {
-        if (count == 0 || size() == 1 || (!delay_.only.empty() && label != delay_.only)) {
+        const bool slow = delay_.only.empty() || label == delay_.only || fault_active("delay_of_every_label");
+        if (count == 0 || size() == 1 || !slow) {
             return inner;
         }
         const double delay = delay_.seconds + delay_.seconds_per_byte * static_cast<double>(count * size_of(type));

@@ -13,7 +13,7 @@ namespace ogrom {
 struct DelaySpec {
     double seconds = 0;           // of each operation
     double seconds_per_byte = 0;  // of its payload: count e; size count e where every rank has a part (e = element)
-    std::string only;             // operations of this label alone; empty: all
+    std::string only = {};        // operations of this label alone; empty: all
 };
 
 // Not delayed: barriers, empty operations, a communicator of one rank (nothing moves), and what split() makes.

@@ -1,3 +1,6 @@
+// Comes in: gradients that a use of a unit adds (direct: to state.gradients; staged: to a working buffer).
+// Goes out: state.gradients summed over data ranks and replicas on their owners (ZeRO 0: everywhere).
+// Next: back to optim/units.cpp, then optim/join.cpp
 #include "src/optim/unit_gradients.h"
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// Comes in: state.weights as ZeRO keeps them; the step's uses of units, in order.
+// Goes out: full weights of the unit in use (ZeRO 3: gathered from their owners, one unit ahead).
+// Next: back to optim/units.cpp
 #include "src/optim/unit_weights.h"
 
 #include <algorithm>

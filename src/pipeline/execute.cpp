@@ -1,6 +1,6 @@
-// Comes in: one stage's action list; the stage's work; two channels over the pp axis. Goes out: all passes of the step,
-// every boundary sent.
-// Next: model/stage.cpp
+// Comes in: one stage's action list; the stage's work; two channels over the pp axis.
+// Goes out: all passes of the list made, every boundary sent; spans in the trace where one is given.
+// Next: train/work.cpp
 #include "src/pipeline/execute.h"
 
 #include <cstring>

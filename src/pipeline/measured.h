@@ -22,7 +22,8 @@ std::optional<MeasuredSchedule> last_whole_step(const ScheduleSpec& spec,
 // Mean of each kind of pass, by stage and chunk. Transfers are free: what they cost stands in the waits.
 ScheduleCosts mean_costs(const MeasuredSchedule& measured);
 
-// The schedule as it would have run with these costs and nothing in its way.
-Simulation simulate_measured(const MeasuredSchedule& measured);
+// The schedule as it would have run with nothing in its way, every pass at the mean of its kind or as long as it was.
+enum class PassTimes { mean, own };
+Simulation simulate_measured(const MeasuredSchedule& measured, PassTimes times = PassTimes::mean);
 
 }  // namespace ogrom

@@ -21,6 +21,9 @@ const PassCosts& ScheduleReplay::cost(i64 stage, const Action& action) const {
 
 void ScheduleReplay::compute(i64 stage, const Action& action, double seconds) {
     double& clock = states_[index(stage)].clock;
+    if (!costs_.own.empty()) {
+        seconds = costs_.own[index(stage)].at(spans_[index(stage)].size());
+    }
     spans_[index(stage)].push_back({action.kind, action.micro_batch, action.chunk, clock, clock + seconds});
     clock += seconds;
 }

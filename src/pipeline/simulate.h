@@ -23,6 +23,8 @@ struct PassCosts {
 struct ScheduleCosts {
     std::vector<std::vector<PassCosts>> passes;  // [stage][chunk]
     double transfer = 0;                         // seconds of one boundary from stage to stage
+    // [stage][n]: of the n-th pass of its list, where every pass has a time of its own; else empty.
+    std::vector<std::vector<double>> own = {};
 };
 
 // Every chunk of every stage alike; `stage` is the cost of a whole stage, spread evenly over its chunks.

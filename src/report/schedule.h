@@ -8,7 +8,6 @@ namespace ogrom {
 
 // Writes RUN_FOLDER/report/schedule.svg and returns its path. Simulated: the same lists with each pass at its measured
 // mean and free transfers, so that what differs is waiting.
-std::string draw_schedule(const std::string& run_folder, const std::string& run_name,
-                          const MeasuredSchedule& measured);
+std::string draw_schedule(const std::string& run_folder, const std::string& run_name, const MeasuredSchedule& measured);
 
 }  // namespace ogrom

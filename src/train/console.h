@@ -27,7 +27,7 @@ struct TrainSummary {
     double matmul_rate = 0;                          // measured, flop/s
     i64 memory_peak = 0, memory_ledger = 0;          // bytes: largest resident of any rank, the ledger's total
     u64 weight_hash = 0;
-    std::string checkpoint;  // last one written or resumed from, may be empty
+    std::string checkpoint;                    // last one written or resumed from, may be empty
     std::optional<MeasuredSchedule> schedule;  // rank 0, of a traced pipeline: its last traced step
 };
 

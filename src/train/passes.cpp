@@ -1,5 +1,6 @@
-// Comes in: the step's micro-batches [B, T] of this rank. Goes out: their loss
-// sum, gradients under way to their owners. Next: pipeline/execute.cpp
+// Comes in: the step's micro-batches [B, T] of this rank (host).
+// Goes out: the sum of their losses where the head is; gradients under way to their owners (optim/units).
+// Next: pipeline/execute.cpp, which calls train/work.cpp
 #include "src/train/passes.h"
 
 #include "src/train/work.h"

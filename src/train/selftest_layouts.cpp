@@ -90,29 +90,48 @@ i64 choices() {
 
 using Pair = std::array<int, 4>;  // factor, level, factor, level
 
-// Of a choice under a mesh: its ZeRO stage, schedule and what is split count as factors too.
+// Whether a factor changes anything under a mesh; in the order of factors().
+std::array<bool, 9> effective_factors(const SelftestLayout& mesh) {
+    const bool data = mesh.data > 1;
+    return {true,
+            mesh.tensor > 1,
+            mesh.zero > 0 && data && mesh.data % 2 == 0,
+            data,
+            data,
+            mesh.zero == 3 && data,
+            true,
+            true,
+            mesh.sizes().batch / mesh.data % 2 == 0};
+}
+
+// Of a choice under a mesh, without factors that have no effect there; its ZeRO stage, schedule and what is split count
+// as factors too.
 std::vector<Pair> pairs_of(const SelftestLayout& mesh, const Levels& levels) {
     constexpr int zero = 100, schedule = 101, split = 102;
     const int axes = (mesh.pipeline > 1 ? 1 : 0) + (mesh.data > 1 ? 2 : 0) + (mesh.tensor > 1 ? 4 : 0);
+    const std::array<bool, 9> effective = effective_factors(mesh);
     std::vector<Pair> pairs;
     for (std::size_t a = 0; a < levels.size(); ++a) {
+        if (!effective[a]) {
+            continue;
+        }
         const int f = static_cast<int>(a);
         pairs.push_back({zero, static_cast<int>(mesh.zero), f, levels[a]});
         pairs.push_back({split, axes + 8 * static_cast<int>(mesh.model), f, levels[a]});
         if (mesh.pipeline > 1) {
             pairs.push_back({schedule, static_cast<int>(mesh.schedule), f, levels[a]});
         }
-    }
-    for (std::size_t a = 0; a < levels.size(); ++a) {
         for (std::size_t b = a + 1; b < levels.size(); ++b) {
-            pairs.push_back({static_cast<int>(a), levels[a], static_cast<int>(b), levels[b]});
+            if (effective[b]) {
+                pairs.push_back({f, levels[a], static_cast<int>(b), levels[b]});
+            }
         }
     }
     return pairs;
 }
 
-// Gives each layout in turn the choice with the most pairs that no earlier one had; ties fall by a hash of its number, so
-// that layouts that come after all pairs are covered still differ in everything.
+// Gives each layout in turn the choice with the most pairs that no earlier one had; ties fall by a hash of its number,
+// so that layouts that come after all pairs are covered still differ in everything.
 class Pairwise {
 public:
     Levels next(const SelftestLayout& mesh) {
@@ -229,8 +248,10 @@ std::string SelftestLayout::run_text() const {
         "micro_batch = {}\nglobal_batch = {}\nrecompute = \"{}\"\n",
         steps, micro_batch, m.batch, text_of(recompute));
     line(recompute == Recompute::full, fmt::format("recompute_interval = {}", recompute_interval));
-    text += plain_sgd ? "[optimizer]\nkind = \"sgd\"\nlr = 1.0\nschedule = \"constant\"\nclip_norm = 0.0\nweight_decay = 0.0\n"
-                      : "[optimizer]\nlr = 1e-3\nwarmup_steps = 2\nclip_norm = 0.5\n";
+    text +=
+        plain_sgd
+            ? "[optimizer]\nkind = \"sgd\"\nlr = 1.0\nschedule = \"constant\"\nclip_norm = 0.0\nweight_decay = 0.0\n"
+            : "[optimizer]\nlr = 1e-3\nwarmup_steps = 2\nclip_norm = 0.5\n";
     line(data > 1, "[comm]");
     line(data > 1, fmt::format("bucket_mib = {}", small_buckets ? "0.001" : "1.0"));
     line(data > 1, fmt::format("overlap = {}", overlap));

@@ -1,6 +1,7 @@
 // The layouts that `ogrom selftest` compares: two tiny models, every mesh of the ranks with every ZeRO stage and
 // pipeline schedule, the other factors pairwise: each pair of
-// values of two factors, ZeRO stage and schedule among them, meets in some layout. Pure.
+// values of two factors, ZeRO stage and schedule among them, meets in some layout (on 8 ranks; fewer ranks have
+// fewer layouts than pairs). Pure.
 #pragma once
 #include <string>
 #include <vector>

@@ -55,7 +55,8 @@ TraceFile::~TraceFile() {
 void TraceFile::agree_epoch() {
     session_.world().barrier("trace begins").wait();
     const double now = std::chrono::duration<double>(Trace::Clock::now().time_since_epoch()).count();
-    for (const std::string& text : gather_text(session_.world(), fmt::format("{:.9f} {}", now, session_.host()), "trace")) {
+    for (const std::string& text :
+         gather_text(session_.world(), fmt::format("{:.9f} {}", now, session_.host()), "trace")) {
         const std::size_t blank = text.find(' ');
         if (text.substr(blank + 1) == session_.host()) {
             epoch_s_ = std::strtod(text.c_str(), nullptr);

@@ -1,5 +1,6 @@
-// Comes in: micro-batches [B, T] (host), the schedule's actions. Goes out: sum
-// of losses, gradients in optim/units. Next: model/stage.cpp
+// Comes in: micro-batches [B, T] (host), one action of the schedule at a time, with its slots.
+// Goes out: sum of this rank's losses (not scaled); boundaries in the stage's memory; gradients in optim/units.
+// Next: model/stage.cpp
 #include "src/train/work.h"
 
 namespace ogrom {

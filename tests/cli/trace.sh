@@ -36,7 +36,7 @@ PY
 expect_exit 0 launch 2 "$OGROM" train run.toml "${trace[@]}" --set parallel.pipeline=2 \
     --set parallel.schedule=zb-h1 --set run.output=stages
 expect_text '^.*schedule stages/report/schedule.svg'
-expect_text 'trace +[0-9.]+ [KM]iB'
+expect_text ' trace +baseline +[0-9.]+ [KM]iB'
 check trace.json 2 forward:compute backward_input:compute backward_weight:compute "loss (world):communication" \
     "step control (world):communication" "tied gradient (tie):communication" update:optimizer "wait for data:data"
 python3 - stages/report/schedule.svg <<'PY' || fail "the picture of the schedule"

@@ -130,6 +130,27 @@ TEST(Delayed, passes_while_the_caller_computes) {
     EXPECT_TRUE(sum.test());
 }
 
+TEST(Delayed, delays_one_label_alone) {
+    const auto slow = delayed({.seconds = 0.05, .seconds_per_byte = 0, .only = "slow"});
+    if (slow->size() == 1) {
+        return;  // nothing moves over one rank
+    }
+    const auto time_of = [&](const char* label) {
+        double value = 1;
+        const auto start = Clock::now();
+        slow->all_reduce(&value, 1, Dtype::fp64, ReduceOp::sum, ReduceOrder::any, nullptr, label).wait();
+        EXPECT_EQ(value, slow->size());
+        return since(start);
+    };
+    constexpr int calls = 20;  // 1 s where each of them is delayed
+    double others = 0;
+    for (int k = 0; k < calls; ++k) {
+        others += time_of("other");
+    }
+    EXPECT_LT(others, calls * 0.05);
+    EXPECT_GE(time_of("slow"), 0.05);
+}
+
 TEST(Delayed, a_barrier_and_an_empty_operation_wait_for_nothing) {
     const auto slow = delayed({30, 0});
     const auto start = Clock::now();

@@ -23,10 +23,15 @@ std::string sections(i64 zero, double bucket_mib, bool overlap) {
                        bucket_mib, overlap);
 }
 
-// Median over some steps of this rank's backward passes, of the slower rank.
+constexpr int cold_steps = 3, timed_steps = 7;
+
+// The backward passes of a step, on the slower rank: median over some steps, behind some that touch memory first.
 double backward_seconds(Session& session, Contender& contender) {
     std::vector<double> samples;
-    for (int step = 0; step < 5; ++step) {
+    for (int step = 0; step < cold_steps; ++step) {
+        contender.step();
+    }
+    for (int step = 0; step < timed_steps; ++step) {
         Trace trace(1000, Trace::Clock::now());
         trace.set_step(step);
         contender.engine().trace = &trace;
@@ -64,7 +69,7 @@ Json delay_rows(Session& session, i64 zero, int samples, const std::string& comm
     const DelaySpec slow{.seconds = 0, .seconds_per_byte = 0.5 * backward / bytes, .only = label};
     Contender hidden(session, bench_run(model, "", sections(zero, bucket_mib, true), ranks), 1, slow);
     Contender exposed(session, bench_run(model, "", sections(zero, bucket_mib, false), ranks), 1, slow);
-    for (int step = 0; step < 5; ++step) {  // those that `free` is ahead
+    for (int step = 0; step < cold_steps + timed_steps; ++step) {  // those that `free` is ahead
         hidden.step();
         exposed.step();
     }

@@ -54,6 +54,7 @@ AGENT
 chmod +x "$agent"
 
 export OGROM_BENCH_LINK="veth, tbf $rate, TCP"
+# shellcheck disable=SC2016
 ip netns exec "$near" unshare --uts sh -c 'hostname "$1"; shift; exec "$@"' near "$near" \
     mpirun --allow-run-as-root --bind-to none -x OGROM_BENCH_LINK -x OMP_NUM_THREADS \
     --host 10.203.7.1:1,10.203.7.2:1 -n 2 --map-by node \

@@ -62,6 +62,30 @@ TEST(Control, a_failure_names_rank_place_and_work) {
     EXPECT_EQ(control.flight.outstanding(), "");
 }
 
+TEST(Control, tells_of_each_collective_that_is_done) {
+    const NodeMemory memory = NodeMemory::alone(Control::segment_bytes(1));
+    Control control(memory.data(), place_of_rank(0, 1));
+    std::vector<FlightEntry> seen;
+    control.observe_collectives([&](const FlightEntry& entry) { seen.push_back(entry); });
+    const double before = steady_seconds();
+    const i64 first = control.collective_issued(1, "first", "dp", 16);
+    const i64 second = control.collective_issued(2, "second", "tp", 24);
+    EXPECT_TRUE(seen.empty());
+    control.collective_done(second);
+    control.collective_done(first);
+    ASSERT_EQ(seen.size(), 2U);
+    EXPECT_EQ(seen[0].label, "second");
+    EXPECT_EQ(seen[0].axis, "tp");
+    EXPECT_EQ(seen[0].bytes, 24);
+    EXPECT_EQ(seen[1].label, "first");
+    EXPECT_LE(before, seen[1].issued_s);
+    EXPECT_LE(seen[1].issued_s, seen[0].issued_s);
+    EXPECT_LE(seen[0].done_s, seen[1].done_s);
+    control.observe_collectives({});
+    control.collective_done(control.collective_issued(3, "third", "dp", 8));
+    EXPECT_EQ(seen.size(), 2U);
+}
+
 TEST(Control, text_beyond_the_slot_is_cut_and_never_overruns) {
     const NodeMemory memory = NodeMemory::alone(Control::segment_bytes(1));
     Control control(memory.data(), place_of_rank(0, 1));

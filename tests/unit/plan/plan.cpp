@@ -1,4 +1,8 @@
+#include <array>
+#include <cstdlib>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <map>
 
 #include "kernels/common/cost.h"
 
@@ -9,36 +13,52 @@
 namespace ogrom {
 namespace {
 
-RunConfig small_run() {
-    RunConfig run;
-    run.model.layers = 2;
-    run.model.hidden = 20;
-    run.model.heads = run.model.kv_heads = 2;
-    run.model.head_dim = 10;
-    run.model.ffn_hidden = 80;
-    run.model.vocab = 61;
-    run.model.padded_vocab = 64;
-    run.model.sequence = 16;
-    run.train.steps = 1000;
-    run.train.micro_batch = 3;
-    run.train.accumulation = 5;
-    run.train.global_batch = 60;
-    run.train.sequence = 16;
-    run.train.logits_rows = 512;
-    run.optimizer.lr = 1e-3;
-    run.optimizer.warmup_steps = 100;
-    run.optimizer.decay_steps = 1000;
-    return run;
+constexpr i64 ranks = 4;  // unless a test says otherwise
+
+// Two layers, hidden 20, 2 heads, vocabulary 61 stored as 64, T 16; micro-batches of 3, accumulation 5.
+RunConfig small_run(const std::vector<std::string>& overrides = {}, i64 over = ranks) {
+    ParseInput input;
+    input.path = "small";
+    input.text = R"([model]
+layers = 2
+hidden = 20
+heads = 2
+vocab = 61
+sequence = 16
+[data]
+train = "none"
+tokenizer = ""
+[train]
+steps = 1000
+micro_batch = 3
+accumulation = 5
+logits_rows = 512
+[optimizer]
+lr = 1e-3
+warmup_steps = 100
+decay_steps = 1000
+[run]
+name = "small"
+)";
+    input.overrides = overrides;
+    input.ranks = over;
+    return parse_run(input);
 }
 
-MeshShape over(int dp) {
+MeshShape shape_of(const RunConfig& run) {
     MeshShape mesh;
-    mesh.dp = dp;
+    mesh.pp = static_cast<int>(run.parallel.pipeline);
+    mesh.dp = static_cast<int>(run.parallel.data);
+    mesh.tp = static_cast<int>(run.parallel.tensor);
     return mesh;
 }
 
-Ledger ledger_of(const RunConfig& run, int dp) {
-    return make_ledger(run, over(dp), decide(run, over(dp), {}, 2));
+Decisions decide_for(const RunConfig& run, int rank = 0) {
+    return decide(run, shape_of(run), place_of(rank, shape_of(run)), 2);
+}
+
+Ledger ledger_of(const RunConfig& run, int rank = 0) {
+    return make_ledger(run, decide_for(run, rank));
 }
 
 bool has_line(const Ledger& ledger, const std::string& name) {
@@ -51,66 +71,175 @@ bool has_line(const Ledger& ledger, const std::string& name) {
 }
 
 TEST(Decide, TakesExtentsFromTheRun) {
-    const RunConfig run = small_run();
-    const Decisions d = decide(run, over(4), {}, 2);
-    EXPECT_EQ(d.span.last_layer, 2);
-    EXPECT_EQ(d.extents.micro_batch, 3);
-    EXPECT_EQ(d.extents.logits_rows, 48) << "never more rows than there are";
+    const Decisions d = decide_for(small_run());
+    ASSERT_EQ(d.shape.spans.size(), 1u);
+    EXPECT_EQ(d.shape.spans[0].last_layer, 2);
+    EXPECT_EQ(d.shape.extents.micro_batch, 3);
+    EXPECT_EQ(d.shape.extents.logits_rows, 48) << "never more rows than there are";
     EXPECT_EQ(d.micro_batches, 5);
-    EXPECT_TRUE(d.overlap);
-    EXPECT_EQ(d.reduce_order, ReduceOrder::any);
-    EXPECT_EQ(d.bucket_elements, 25 * 1024 * 1024 / 4);
-    EXPECT_FALSE(decide(run, over(1), {}, 2).overlap) << "nothing to hide on one rank";
+    EXPECT_TRUE(d.step.overlap);
+    EXPECT_EQ(d.step.order, ReduceOrder::any);
+    EXPECT_EQ(d.step.way, GradientWay::direct);
+    EXPECT_EQ(d.step.bucket_elements, 25 * 1024 * 1024 / 4);
+    EXPECT_FALSE(decide_for(small_run({}, 1)).step.overlap) << "nothing to hide on one rank";
 }
 
 TEST(Decide, DeterministicAddsInRankOrder) {
-    RunConfig run = small_run();
-    run.numerics.deterministic = true;
-    run.numerics.compute = Dtype::fp64;
-    const Decisions d = decide(run, over(2), {}, 2);
-    EXPECT_EQ(d.reduce_order, ReduceOrder::fixed);
-    EXPECT_EQ(d.bucket_elements, 25 * 1024 * 1024 / 8);
+    const Decisions d = decide_for(small_run({"numerics.deterministic=true", "numerics.compute=fp64"}));
+    EXPECT_EQ(d.step.order, ReduceOrder::fixed);
+    EXPECT_EQ(d.step.way, GradientWay::staged);
+    EXPECT_EQ(d.shape.reduce_order, ReduceOrder::fixed);
+    EXPECT_EQ(d.step.bucket_elements, 25 * 1024 * 1024 / 8);
+}
+
+TEST(Decide, GradientsAreStagedWhereTheyAreSharded) {
+    for (const i64 zero : {0, 1, 2, 3}) {
+        const Decisions d = decide_for(small_run({fmt::format("parallel.zero={}", zero)}));
+        EXPECT_EQ(d.step.zero, zero);
+        EXPECT_EQ(d.step.way, zero >= 2 ? GradientWay::staged : GradientWay::direct);
+    }
+}
+
+TEST(Decide, PlacesOfShardsAndReplicas) {
+    const RunConfig whole = small_run({"parallel.zero=2"}),
+                    two = small_run({"parallel.zero=2", "parallel.zero_group=2"});
+    for (int rank = 0; rank < ranks; ++rank) {
+        const StepPlace one = decide_for(whole, rank).place, half = decide_for(two, rank).place;
+        EXPECT_EQ((std::array{one.part, one.parts, one.replica, one.replicas}), (std::array{rank, 4, 0, 1}));
+        EXPECT_EQ((std::array{half.part, half.parts, half.replica, half.replicas}),
+                  (std::array{rank % 2, 2, rank / 2, 2}));
+    }
+}
+
+TEST(Decide, StagesHaveTheSlotsOfTheirSchedule) {
+    const std::vector<std::string> two = {"parallel.pipeline=2", "parallel.data=2"};
+    const RunConfig run = small_run(two);
+    const Decisions first = decide_for(run, 0), last = decide_for(run, 2);
+    EXPECT_EQ(first.shape.spans[0].last_layer, 1);
+    EXPECT_TRUE(first.shape.spans[0].embeds && !first.shape.spans[0].heads);
+    EXPECT_TRUE(last.shape.spans[0].heads && !last.shape.spans[0].embeds);
+    EXPECT_EQ(first.shape.extents.slots, std::vector<i64>{2}) << "1f1b: one per stage still to come";
+    EXPECT_EQ(last.shape.extents.slots, std::vector<i64>{2}) << "one in use, one that is being received";
+    EXPECT_EQ(first.shape.extents.weight_slots, 0);
+    EXPECT_EQ(first.evaluation_batch, 4);
+    const RunConfig split = small_run({two[0], two[1], "parallel.schedule=zb-h1"});
+    EXPECT_GT(decide_for(split, 0).shape.extents.weight_slots, 0);
+    const RunConfig gpipe = small_run({two[0], two[1], "parallel.schedule=gpipe"});
+    EXPECT_EQ(decide_for(gpipe, 0).shape.extents.slots, std::vector<i64>{5}) << "all micro-batches";
 }
 
 // 64*20 + 16*20 + 2*(12*20*20 + 4*20 norms, biases 3*20 + 20 + 80 + 20) + 2*20
 constexpr i64 stored = 64 * 20 + 16 * 20 + 2 * (12 * 400 + 80 + 180) + 40;
+constexpr i64 token_table = 64 * 20;
 
 TEST(Ledger, StateFollowsTheClosedFormula) {
-    RunConfig run = small_run();
-    const Ledger single = ledger_of(run, 1);
+    const Ledger single = ledger_of(small_run({}, 1));
     for (const char* name : {"weights", "moment1", "moment2"}) {
         EXPECT_EQ(single.line(name).bytes, 4 * stored) << name;
     }
     // The tied head's part of the table's gradient stands apart.
-    const i64 table = run.model.padded_vocab * run.model.hidden;
-    EXPECT_EQ(single.line("gradients").bytes, 4 * (stored + table));
-    run.numerics.compute = Dtype::fp64;
-    EXPECT_EQ(ledger_of(run, 1).line("weights").bytes, 8 * stored);
-    run.optimizer.kind = OptimizerKind::sgd;
-    EXPECT_FALSE(has_line(ledger_of(run, 1), "moment1"));
-    run.optimizer.momentum = 0.9;
-    EXPECT_TRUE(has_line(ledger_of(run, 1), "moment1"));
-    EXPECT_FALSE(has_line(ledger_of(run, 1), "moment2"));
+    EXPECT_EQ(single.line("gradients").bytes, 4 * (stored + token_table));
+    EXPECT_EQ(ledger_of(small_run({"numerics.compute=fp64"}, 1)).line("weights").bytes, 8 * stored);
+    const std::vector<std::string> sgd = {"optimizer.kind=sgd"};
+    EXPECT_FALSE(has_line(ledger_of(small_run(sgd, 1)), "moment1"));
+    const Ledger momentum = ledger_of(small_run({sgd[0], "optimizer.momentum=0.9"}, 1));
+    EXPECT_TRUE(has_line(momentum, "moment1"));
+    EXPECT_FALSE(has_line(momentum, "moment2"));
+}
+
+// contracts.md, Memory: ZeRO 0 w + g + m, 1 w + g + m/N, 2 w + (g + m)/N, 3 all/N; w = g = 4, m = 8 bytes a parameter.
+TEST(Ledger, StateFollowsTheFormulaOfEveryZeroStage) {
+    for (const i64 zero : {0, 1, 2, 3}) {
+        for (const i64 parts : {2, 4, 8}) {
+            const RunConfig run = small_run({fmt::format("parallel.zero={}", zero)}, parts);
+            std::map<std::string, i64> sums;
+            for (int rank = 0; rank < parts; ++rank) {
+                const Ledger ledger = ledger_of(run, rank);
+                const auto expect = [&](const char* name, i64 elements, bool sharded, i64 cuts) {
+                    const i64 bytes = ledger.line(name).bytes;
+                    // Cuts snap to blocks of 256 elements, one in each part of the space that is cut by itself: the
+                    // tied table, the rest, and of gradients the head's part of the table.
+                    const i64 slack = sharded ? cuts * 256 * 4 : 0;
+                    EXPECT_LE(std::abs(bytes - 4 * (sharded ? elements / parts : elements)), slack)
+                        << name << ", zero " << zero << ", rank " << rank << " of " << parts;
+                    sums[name] += sharded ? bytes : bytes / parts;
+                };
+                expect("weights", stored, zero >= 3, 2);
+                expect("gradients", stored + token_table, zero >= 2, 3);
+                expect("moment1", stored, zero >= 1, 2);
+                expect("moment2", stored, zero >= 1, 2);
+            }
+            EXPECT_EQ(sums["weights"], 4 * stored) << "each element has one place";
+            EXPECT_EQ(sums["gradients"], 4 * (stored + token_table));
+            EXPECT_EQ(sums["moment1"], 4 * stored);
+            EXPECT_EQ(sums["moment2"], 4 * stored);
+        }
+    }
+}
+
+// Of each layer 12 C^2 of matrices and the biases 3 C and F before heads and inner width are split; norms and the two
+// biases behind row-parallel products are held by both.
+TEST(Ledger, TensorRanksHoldHalfOfWhatIsSplit) {
+    const RunConfig run = small_run({"parallel.tensor=2", "parallel.data=1"}, 2);
+    constexpr i64 split = 64 * 20 + 2 * (12 * 400 + 3 * 20 + 80), both = stored - split;
+    for (int rank = 0; rank < 2; ++rank) {
+        EXPECT_EQ(ledger_of(run, rank).line("weights").bytes, 4 * (split / 2 + both));
+    }
+}
+
+// Each stage its layer; the head's copy of the table stands on the last one, where it is the head's alone.
+TEST(Ledger, StagesHoldTheirLayers) {
+    const RunConfig run = small_run({"parallel.pipeline=2", "parallel.data=1"}, 2);
+    constexpr i64 layer = 12 * 400 + 80 + 180;
+    EXPECT_EQ(ledger_of(run, 0).line("weights").bytes, 4 * (token_table + 16 * 20 + layer));
+    EXPECT_EQ(ledger_of(run, 1).line("weights").bytes, 4 * (layer + 40 + token_table));
+    EXPECT_EQ(ledger_of(run, 0).line("gradients").bytes, ledger_of(run, 0).line("weights").bytes);
+    EXPECT_EQ(ledger_of(run, 1).line("gradients").bytes, ledger_of(run, 1).line("weights").bytes);
+}
+
+// The largest unit is a block; the head's is the norm and the table.
+TEST(Ledger, GatheredUnitsAreTwoOfTheLargest) {
+    constexpr i64 block = 12 * 400 + 80 + 180;
+    const std::vector<std::string> zero3 = {"parallel.zero=3"};
+    EXPECT_EQ(ledger_of(small_run(zero3)).line("units.weights").bytes, 2 * block * 4);
+    EXPECT_EQ(ledger_of(small_run(zero3)).line("units.gradients").bytes, 2 * block * 4);
+    EXPECT_EQ(ledger_of(small_run({zero3[0], "parallel.zero_regather=step"})).line("units.weights").bytes, stored * 4);
+    EXPECT_FALSE(has_line(ledger_of(small_run({"parallel.zero=2"})), "units.weights"));
+    EXPECT_FALSE(has_line(ledger_of(small_run()), "units.gradients"));
 }
 
 TEST(Ledger, FixedOrderDeclaresItsScratch) {
-    RunConfig run = small_run();
-    EXPECT_FALSE(has_line(ledger_of(run, 4), "gradients.reduction"));
-    EXPECT_EQ(ledger_of(run, 4).line("gradients.mpi").bytes, 4 * stored) << "MPI copies what is under way";
-    EXPECT_FALSE(has_line(ledger_of(run, 1), "gradients.mpi"));
-    run.numerics.deterministic = true;
-    EXPECT_FALSE(has_line(ledger_of(run, 1), "gradients.reduction"));
-    EXPECT_FALSE(has_line(ledger_of(run, 4), "gradients.mpi"));
-    // One bucket of the whole model: 4 contributions of a quarter each.
-    EXPECT_EQ(ledger_of(run, 4).line("gradients.reduction").bytes, ceil_div(stored, 4) * 4 * 4);
+    const std::vector<std::string> fixed = {"numerics.deterministic=true"};
+    EXPECT_FALSE(has_line(ledger_of(small_run()), "gradients.reduction"));
+    EXPECT_EQ(ledger_of(small_run()).line("gradients.mpi").bytes, 4 * (stored + token_table))
+        << "MPI copies what is under way";
+    EXPECT_FALSE(has_line(ledger_of(small_run({}, 1)), "gradients.mpi"));
+    EXPECT_FALSE(has_line(ledger_of(small_run(fixed, 1)), "gradients.reduction"));
+    EXPECT_FALSE(has_line(ledger_of(small_run(fixed)), "gradients.mpi"));
+    // A block fits a bucket whole: four calls under way, each with the contributions of three other ranks.
+    constexpr i64 block = 12 * 400 + 80 + 180;
+    EXPECT_EQ(ledger_of(small_run(fixed)).line("gradients.reduction").bytes, 4 * 3 * block * 4);
 }
 
 TEST(PlanText, SaysBatchAndScheduleInSteps) {
     const RunConfig run = small_run();
-    const Decisions d = decide(run, over(4), {}, 2);
-    const std::string text = plan_text(run, over(4), d, make_ledger(run, over(4), d));
+    const Decisions d = decide_for(run);
+    const std::string text = plan_text(run, shape_of(run), d, make_ledger(run, d));
     for (const char* part : {"global 60 = micro 3 x accumulation 5 x dp 4", "warm-up over optimizer steps 1..100",
-                             "cosine to 0 at step 1000", "dp 4", "weights", "total in memory"}) {
+                             "cosine to 0.0001 at step 1000", "dp 4", "weights", "total in memory"}) {
+        EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
+    }
+}
+
+TEST(PlanText, SaysEveryChoiceOfTheLayout) {
+    const RunConfig run = small_run(
+        {"parallel.pipeline=2", "parallel.tensor=2", "parallel.data=2", "parallel.zero=3", "train.recompute=selective"},
+        8);
+    const Decisions d = decide_for(run);
+    const std::string text = plan_text(run, shape_of(run), d, make_ledger(run, d));
+    for (const char* part :
+         {"pp 2 x dp 2 x cp 1 x ep 1 x tp 2 = 8 ranks", "pipeline 1f1b over 2 stages", "tensor parallel over 2 ranks",
+          "sequence parallel", "ZeRO 3", "one ahead", "recompute selective", "in every micro-batch"}) {
         EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
     }
 }

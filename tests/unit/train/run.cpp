@@ -8,6 +8,7 @@
 #include "src/base/file.h"
 #include "src/train/console.h"
 #include "src/train/control.h"
+#include "src/train/layout_trial.h"
 #include "src/train/run_folder.h"
 #include "src/train/step.h"
 
@@ -46,16 +47,21 @@ std::string refusal(const std::function<void()>& action, ExitCode code) {
 TEST(RunFolder, ASecondRunNeedsResume) {
     const Folder folder;
     const RunConfig run = folder.run("twice");
-    open_run_folder(run, Resume::none);
-    open_run_folder(run, Resume::none);  // nothing was archived yet: the first one was refused later on
-    archive(run, "{\"format\": 1}");
+    { const RunFolder refused_later_on(run, Resume::none); }
+    EXPECT_FALSE(file_exists(run.run.output)) << "a run that is refused leaves no trace";
+    {
+        RunFolder held(run, Resume::none);
+        archive(run, "{\"format\": 1}");
+        held.keep();
+    }
     EXPECT_EQ(read_file(join_path(run.run.output, "run.toml"), 1000), run.resolved_toml);
     EXPECT_EQ(read_file(join_path(run.run.output, "provenance.json"), 1000), "{\"format\": 1}");
-    const std::string message = refusal([&] { open_run_folder(run, Resume::none); }, ExitCode::usage);
+    const std::string message = refusal([&] { const RunFolder again(run, Resume::none); }, ExitCode::usage);
     EXPECT_NE(message.find("--resume"), std::string::npos) << message;
     EXPECT_NE(message.find(run.run.output), std::string::npos) << message;
-    open_run_folder(run, Resume::newest);
-    open_run_folder(run, Resume::newest_or_fresh);
+    { const RunFolder resumed(run, Resume::newest); }
+    { const RunFolder resumed(run, Resume::newest_or_fresh); }
+    EXPECT_TRUE(file_exists(join_path(run.run.output, "run.toml")));
 }
 
 TEST(RunFolder, ResumeForms) {
@@ -68,7 +74,7 @@ TEST(RunFolder, ResumeForms) {
 TEST(RunFolder, BareResumeNeedsACheckpointAutoDoesNot) {
     const Folder folder;
     const RunConfig run = folder.run("empty");
-    open_run_folder(run, Resume::newest);
+    const RunFolder held(run, Resume::newest);
     const std::string message = refusal([&] { (void)choose_checkpoint(run, parse_resume("")); }, ExitCode::checkpoint);
     EXPECT_NE(message.find("no complete checkpoint"), std::string::npos) << message;
     EXPECT_EQ(choose_checkpoint(run, parse_resume("auto")), "");
@@ -78,21 +84,38 @@ TEST(RunFolder, BareResumeNeedsACheckpointAutoDoesNot) {
 
 TEST(Control, CountsTargetsAndHearsAWish) {
     const std::unique_ptr<Communicator> alone = make_single_communicator();
+    const Mesh mesh = make_mesh(*alone, ParallelConfig{});
     std::vector<Batch> batches(2);
     batches[0].unmasked = 11;
     batches[1].unmasked = 101;
-    EXPECT_EQ(agree_control(*alone, batches, Wish::go_on).targets, 112);
-    EXPECT_FALSE(agree_control(*alone, batches, Wish::go_on).stop);
-    EXPECT_TRUE(agree_control(*alone, batches, Wish::stop).stop);
+    EXPECT_EQ(agree_control(mesh, batches, Wish::go_on).targets, 112);
+    EXPECT_FALSE(agree_control(mesh, batches, Wish::go_on).stop);
+    EXPECT_TRUE(agree_control(mesh, batches, Wish::stop).stop);
 }
 
 TEST(Control, LossIsPerTargetAndDefinedWithoutAny) {
     const std::unique_ptr<Communicator> alone = make_single_communicator();
+    const RunConfig run = parse_layout(selftest_serial(0), 1);
+    Mesh mesh = make_mesh(*alone, run.parallel);
+    const std::unique_ptr<Engine<double>> engine = make_trial<double>(run, mesh);
     const std::vector<Batch> batches(2);
     EXPECT_EQ(loss_scale(batches, 112, 2), 1.0 / 112);
     EXPECT_EQ(loss_scale(batches, 0, 2), 0.0);
-    EXPECT_EQ(agree_loss(*alone, 336, 112), 3.0);
-    EXPECT_EQ(agree_loss(*alone, 0, 0), 0.0);
+    EXPECT_EQ(agree_loss(*engine, 336, 112), 3.0);
+    EXPECT_EQ(agree_loss(*engine, 0, 0), 0.0);
+}
+
+// Every rank of a data index has the same batches: they count once.
+TEST(Control, TensorRanksAndStagesDoNotCountAgain) {
+    std::vector<Batch> batches(1);
+    batches[0].unmasked = 11;
+    const std::unique_ptr<Communicator> alone = make_single_communicator();
+    for (const MeshPlace& place : {MeshPlace{.tp = 1}, MeshPlace{.pp = 1}}) {
+        Mesh mesh = make_mesh(*alone, ParallelConfig{});
+        mesh.place = place;
+        EXPECT_EQ(agree_control(mesh, batches, Wish::go_on).targets, 0);
+        EXPECT_TRUE(agree_control(mesh, batches, Wish::stop).stop);
+    }
 }
 
 TEST(Evaluation, PartsCoverEverySampleOnce) {
