@@ -9,6 +9,7 @@
 #include "kernels/common/fault.h"
 #include "kernels/common/parallel.h"
 #include "kernels/cpu/lanes.h"
+#include "kernels/cuda/ops.h"
 
 namespace ogrom::ops {
 namespace {
@@ -156,7 +157,8 @@ void add_losses(const Op& op, const Loss& loss_of) {
 template <class T>
 void cross_entropy(Stream stream, const CrossEntropy<T>& op) {
     if (stream.backend == Backend::cuda) {
-        cuda_not_compiled("cross_entropy");
+        cuda::cross_entropy(stream, op);
+        return;
     }
     OGROM_ASSERT(targets_hold(op));
     add_losses(op, [&](i64 row) { return one_row(op, row); });
@@ -165,7 +167,8 @@ void cross_entropy(Stream stream, const CrossEntropy<T>& op) {
 template <class T>
 void cross_entropy_max(Stream stream, const CrossEntropyPart<T>& op) {
     if (stream.backend == Backend::cuda) {
-        cuda_not_compiled("cross_entropy_max");
+        cuda::cross_entropy_max(stream, op);
+        return;
     }
     parallel_pieces(op.rows, [&](i64 row) {
         const bool any = op.columns > 0 && counts(op, row);
@@ -177,7 +180,8 @@ void cross_entropy_max(Stream stream, const CrossEntropyPart<T>& op) {
 template <class T>
 void cross_entropy_sum(Stream stream, const CrossEntropyPart<T>& op) {
     if (stream.backend == Backend::cuda) {
-        cuda_not_compiled("cross_entropy_sum");
+        cuda::cross_entropy_sum(stream, op);
+        return;
     }
     OGROM_ASSERT(targets_hold(op));
     parallel_pieces(op.rows, [&](i64 row) {
@@ -200,7 +204,8 @@ void cross_entropy_sum(Stream stream, const CrossEntropyPart<T>& op) {
 template <class T>
 void cross_entropy_finish(Stream stream, const CrossEntropyPart<T>& op) {
     if (stream.backend == Backend::cuda) {
-        cuda_not_compiled("cross_entropy_finish");
+        cuda::cross_entropy_finish(stream, op);
+        return;
     }
     add_losses(op, [&](i64 row) { return finish_row(op, row); });
 }

@@ -5,6 +5,7 @@
 #include "kernels/common/fault.h"
 #include "kernels/common/parallel.h"
 #include "kernels/cpu/dropout.h"
+#include "kernels/cuda/ops.h"
 
 namespace ogrom::ops {
 namespace {
@@ -117,7 +118,8 @@ void backward_columns(const EmbeddingBackward<T>& op, i64 first, i64 last) {
 template <class T>
 void embedding_forward(Stream stream, const EmbeddingForward<T>& op) {
     if (stream.backend == Backend::cuda) {
-        cuda_not_compiled("embedding_forward");
+        cuda::embedding_forward(stream, op);
+        return;
     }
     for_each_row(op, [&](i64 row) {
         joined_row(op, row, op.y + row_offset(row, op.C), token_row(op, op.token_table, op.tokens[row]),
@@ -128,7 +130,8 @@ void embedding_forward(Stream stream, const EmbeddingForward<T>& op) {
 template <class T>
 void position_forward(Stream stream, const PositionForward<T>& op) {
     if (stream.backend == Backend::cuda) {
-        cuda_not_compiled("position_forward");
+        cuda::position_forward(stream, op);
+        return;
     }
     if (op.position_table == nullptr && op.dropout.p == 0) {
         return;
@@ -142,7 +145,8 @@ void position_forward(Stream stream, const PositionForward<T>& op) {
 template <class T>
 void embedding_backward(Stream stream, const EmbeddingBackward<T>& op) {
     if (stream.backend == Backend::cuda) {
-        cuda_not_compiled("embedding_backward");
+        cuda::embedding_backward(stream, op);
+        return;
     }
     const i64 rows = op.B * op.T_;
     OGROM_ASSERT(std::all_of(op.tokens, op.tokens + rows,

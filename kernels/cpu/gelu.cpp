@@ -5,6 +5,7 @@
 #include "kernels/common/fastmath.h"
 #include "kernels/common/fault.h"
 #include "kernels/common/parallel.h"
+#include "kernels/cuda/ops.h"
 
 namespace ogrom::ops {
 namespace {
@@ -70,7 +71,8 @@ void backward_range(T* d_x, const T* d_y, const T* u, i64 n) {
 template <class T>
 void bias_gelu_forward(Stream stream, const BiasGeluForward<T>& op) {
     if (stream.backend == Backend::cuda) {
-        cuda_not_compiled("bias_gelu_forward");
+        cuda::bias_gelu_forward(stream, op);
+        return;
     }
     const i64 grain = std::max<i64>(1, element_grain / std::max<i64>(1, op.F));
     parallel_ranges(op.rows, grain, [&](i64 first, i64 last) {
@@ -84,7 +86,8 @@ void bias_gelu_forward(Stream stream, const BiasGeluForward<T>& op) {
 template <class T>
 void gelu_forward(Stream stream, const GeluForward<T>& op) {
     if (stream.backend == Backend::cuda) {
-        cuda_not_compiled("gelu_forward");
+        cuda::gelu_forward(stream, op);
+        return;
     }
     parallel_ranges(op.n, element_grain,
                     [&](i64 first, i64 last) { value_range(op.y + first, op.u + first, last - first); });
@@ -93,7 +96,8 @@ void gelu_forward(Stream stream, const GeluForward<T>& op) {
 template <class T>
 void gelu_backward(Stream stream, const GeluBackward<T>& op) {
     if (stream.backend == Backend::cuda) {
-        cuda_not_compiled("gelu_backward");
+        cuda::gelu_backward(stream, op);
+        return;
     }
     parallel_ranges(op.n, element_grain, [&](i64 first, i64 last) {
         backward_range(op.d_x + first, op.d_y + first, op.u + first, last - first);

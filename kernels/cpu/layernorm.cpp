@@ -7,6 +7,7 @@
 #include "kernels/common/parallel.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/scratch.h"
+#include "kernels/cuda/ops.h"
 
 namespace ogrom::ops {
 namespace {
@@ -110,7 +111,8 @@ void add_blocks(T* gradient, const double* partial, i64 blocks, i64 stride, i64 
 template <class T>
 void layernorm_forward(Stream stream, const LayerNormForward<T>& op) {
     if (stream.backend == Backend::cuda) {
-        cuda_not_compiled("layernorm_forward");
+        cuda::layernorm_forward(stream, op);
+        return;
     }
     const i64 grain = std::max<i64>(1, parallel_grain / std::max<i64>(1, op.C));
     parallel_ranges(op.rows, grain, [&](i64 first, i64 last) {
@@ -123,7 +125,8 @@ void layernorm_forward(Stream stream, const LayerNormForward<T>& op) {
 template <class T>
 void layernorm_backward(Stream stream, const LayerNormBackward<T>& op) {
     if (stream.backend == Backend::cuda) {
-        cuda_not_compiled("layernorm_backward");
+        cuda::layernorm_backward(stream, op);
+        return;
     }
     const bool parameters = op.d_gamma != nullptr || op.d_beta != nullptr;
     const i64 per_block = block_rows(op.rows);

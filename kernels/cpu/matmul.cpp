@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "kernels/common/fault.h"
+#include "kernels/cuda/ops.h"
 
 namespace ogrom {
 namespace {
@@ -90,7 +91,8 @@ namespace ops {
 template <class T>
 void matmul(Stream stream, const Matmul<T>& op) {
     if (stream.backend == Backend::cuda) {
-        cuda_not_compiled("matmul");
+        cuda::matmul(stream, op);
+        return;
     }
     if (op.m == 0 || op.n == 0) {
         return;
@@ -118,7 +120,8 @@ void matmul(Stream stream, const Matmul<T>& op) {
 template <class T>
 void bias_gradient(Stream stream, const BiasGradient<T>& op) {
     if (stream.backend == Backend::cuda) {
-        cuda_not_compiled("bias_gradient");
+        cuda::bias_gradient(stream, op);
+        return;
     }
     constexpr i64 block = 64;
     const i64 rows = op.rows - (fault_active("bias_gradient_last_row_lost") ? 1 : 0);

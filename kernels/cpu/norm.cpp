@@ -9,6 +9,7 @@
 #include "kernels/common/fault.h"
 #include "kernels/common/parallel.h"
 #include "kernels/cpu/lanes.h"
+#include "kernels/cuda/ops.h"
 
 namespace ogrom::ops {
 namespace {
@@ -41,7 +42,7 @@ bool range_finite(const T* x, i64 n) {
 template <class T>
 double sum_of_squares(Stream stream, const T* x, i64 n) {
     if (stream.backend == Backend::cuda) {
-        cuda_not_compiled("sum_of_squares");
+        return cuda::sum_of_squares(stream, x, n);
     }
     i64 blocks = ceil_div(n, block_elements);
     if (fault_active("norm_last_block_dropped") && n % block_elements != 0) {
@@ -67,7 +68,8 @@ double sum_of_squares(Stream stream, const T* x, i64 n) {
 template <class T>
 void block_squares(Stream stream, const T* x, i64 n, ExactSum& sum) {
     if (stream.backend == Backend::cuda) {
-        cuda_not_compiled("block_squares");
+        cuda::block_squares(stream, x, n, sum);
+        return;
     }
     if (fault_active("norm_short_block_dropped")) {
         n = n / norm_block * norm_block;
@@ -86,7 +88,7 @@ void block_squares(Stream stream, const T* x, i64 n, ExactSum& sum) {
 template <class T>
 bool all_finite(Stream stream, const T* x, i64 n) {
     if (stream.backend == Backend::cuda) {
-        cuda_not_compiled("all_finite");
+        return cuda::all_finite(stream, x, n);
     }
     std::atomic<bool> finite{true};
     parallel_ranges(n, 4 * block_elements, [&](i64 first, i64 last) {

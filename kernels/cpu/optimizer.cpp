@@ -4,6 +4,7 @@
 
 #include "kernels/common/fault.h"
 #include "kernels/common/parallel.h"
+#include "kernels/cuda/ops.h"
 
 namespace ogrom::ops {
 namespace {
@@ -83,7 +84,8 @@ void sgd_range(const Sgd<T>& op, i64 first, i64 last) {
 template <class T>
 void adamw(Stream stream, const AdamW<T>& op) {
     if (stream.backend == Backend::cuda) {
-        cuda_not_compiled("adamw");
+        cuda::adamw(stream, op);
+        return;
     }
     if (scalars_of(op).skip != 0 && !fault_active("skip_ignored")) {
         return;
@@ -95,7 +97,8 @@ void adamw(Stream stream, const AdamW<T>& op) {
 template <class T>
 void sgd(Stream stream, const Sgd<T>& op) {
     if (stream.backend == Backend::cuda) {
-        cuda_not_compiled("sgd");
+        cuda::sgd(stream, op);
+        return;
     }
     if (scalars_of(op).skip != 0 && !fault_active("skip_ignored")) {
         return;

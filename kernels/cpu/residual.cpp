@@ -4,6 +4,7 @@
 
 #include "kernels/common/parallel.h"
 #include "kernels/cpu/dropout.h"
+#include "kernels/cuda/ops.h"
 
 namespace ogrom::ops {
 namespace {
@@ -55,7 +56,8 @@ void residual_row(const ResidualForward<T>& op, i64 row) {
 template <class T>
 void add_bias(Stream stream, const AddBias<T>& op) {
     if (stream.backend == Backend::cuda) {
-        cuda_not_compiled("add_bias");
+        cuda::add_bias(stream, op);
+        return;
     }
     if (op.bias == nullptr) {
         return;
@@ -73,7 +75,8 @@ void add_bias(Stream stream, const AddBias<T>& op) {
 template <class T>
 void residual_forward(Stream stream, const ResidualForward<T>& op) {
     if (stream.backend == Backend::cuda) {
-        cuda_not_compiled("residual_forward");
+        cuda::residual_forward(stream, op);
+        return;
     }
     parallel_ranges(op.B * op.T_, rows_grain(op.C), [&](i64 first, i64 last) {
         for (i64 row = first; row < last; ++row) {
@@ -85,7 +88,8 @@ void residual_forward(Stream stream, const ResidualForward<T>& op) {
 template <class T>
 void dropout_backward(Stream stream, const DropoutBackward<T>& op) {
     if (stream.backend == Backend::cuda) {
-        cuda_not_compiled("dropout_backward");
+        cuda::dropout_backward(stream, op);
+        return;
     }
     const bool drops = op.dropout.p > 0;
     if (!drops && op.d_branch == op.d_y) {

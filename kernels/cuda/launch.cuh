@@ -17,8 +17,8 @@ inline cudaStream_t native(Stream stream) {
 inline void check(cudaError_t status, const char* call, SourcePlace where = SourcePlace::current()) {
     if (status != cudaSuccess) {
         static_cast<void>(cudaGetLastError());  // not to be met again by a later check
-        fail(ExitCode::peer, std::string(call) + ": " + cudaGetErrorString(status) + " (" + cudaGetErrorName(status) + ")",
-             where);
+        fail(ExitCode::peer,
+             std::string(call) + ": " + cudaGetErrorString(status) + " (" + cudaGetErrorName(status) + ")", where);
     }
 }
 

@@ -25,11 +25,11 @@ i64 scratch_bytes() {
 }
 
 // One line for each operation of kernels/cuda/ops.h, for both types of the CPU backend.
-#define OGROM_NOT_COMPILED(operation, Op)          \
-    template <class T>                             \
-    void operation(Stream, const ops::Op<T>&) {    \
-        cuda_not_compiled(#operation);             \
-    }                                              \
+#define OGROM_NOT_COMPILED(operation, Op)                   \
+    template <class T>                                      \
+    void operation(Stream, const ops::Op<T>&) {             \
+        cuda_not_compiled(#operation);                      \
+    }                                                       \
     template void operation(Stream, const ops::Op<float>&); \
     template void operation(Stream, const ops::Op<double>&);
 

@@ -1,7 +1,7 @@
 // Cross-entropy on the device against the CPU in double: fused, in parts, masked rows, padding, targets outside.
 #include "kernels/ops/cross_entropy.h"
 
-#include "tests/device/support.h"
+#include "tests/device/support.cuh"
 
 namespace ogrom::device_test {
 namespace {

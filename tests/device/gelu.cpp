@@ -3,7 +3,7 @@
 
 #include "kernels/ops/flat.h"
 
-#include "tests/device/support.h"
+#include "tests/device/support.cuh"
 
 namespace ogrom::device_test {
 namespace {

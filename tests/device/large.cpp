@@ -3,7 +3,7 @@
 #include "kernels/ops/gelu.h"
 #include "kernels/ops/optimizer.h"
 
-#include "tests/device/support.h"
+#include "tests/device/support.cuh"
 
 namespace ogrom::device_test {
 namespace {

@@ -1,7 +1,7 @@
 // Layer norm on the device against the CPU in double: rows held by 1 to 32 warps, rows passed over, rows not aligned.
 #include "kernels/ops/layernorm.h"
 
-#include "tests/device/support.h"
+#include "tests/device/support.cuh"
 
 namespace ogrom::device_test {
 namespace {
@@ -48,7 +48,7 @@ TYPED_TEST(DeviceLayerNorm, Forward) {
                 this->gpu, {again.data(), nullptr, nullptr, on_x.data(), on_gamma.data(), on_bias, rows, C, epsilon});
             // One column: x - mean is 0, and 1 / sqrt(epsilon) = 316 multiplies nothing.
             expect_close("mean", on_mean.host(), mean, forward_tolerance<T>);
-            expect_close("rstd", on_rstd.host(), rstd, forward_tolerance<T>);
+            expect_close("rstd", on_rstd.host(), rstd, forward_tolerance<T> / 2);
             expect_close("y", on_y.host(), y, forward_tolerance<T>);
             expect_same_bits("again", again.host(), on_y.host());
         }
@@ -58,7 +58,7 @@ TYPED_TEST(DeviceLayerNorm, Forward) {
 // d_x: as forward, times rstd of about 1/2. Parameters: `rows` terms |dy xh| of about 1, in chains of at most 64, then
 // in double, against sqrt(rows).
 template <class T>
-constexpr double backward_tolerance = 20 * roundoff<T>();
+constexpr double backward_tolerance = 30 * roundoff<T>();
 
 template <class T>
 void backward_case(Stream gpu, Stream cpu, i64 rows, i64 C, i64 shift, ops::Accumulate mode) {

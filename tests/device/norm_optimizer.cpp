@@ -2,7 +2,7 @@
 #include "kernels/ops/norm.h"
 #include "kernels/ops/optimizer.h"
 
-#include "tests/device/support.h"
+#include "tests/device/support.cuh"
 
 namespace ogrom::device_test {
 namespace {

@@ -1,7 +1,7 @@
 // Bias, residual and dropout on the device against the CPU; masks agree bit for bit.
 #include "kernels/ops/residual.h"
 
-#include "tests/device/support.h"
+#include "tests/device/support.cuh"
 
 namespace ogrom::device_test {
 namespace {
@@ -34,9 +34,9 @@ TYPED_TEST(DeviceResidual, AddBiasGivesTheBitsOfTheCpu) {
     }
 }
 
-// Three roundings (two on the device) of numbers up to `floor` = 1 + 2 / (1 - p).
+// Three roundings, of the biased branch, of 1 / (1 - p) and of the sum, of numbers up to `floor` = 1 + 2 / (1 - p).
 template <class T>
-constexpr double residual_tolerance = 2 * roundoff<T>();
+constexpr double residual_tolerance = 3 * roundoff<T>();
 
 TYPED_TEST(DeviceResidual, ForwardWithAndWithoutDropoutAndBias) {
     using T = TypeParam;

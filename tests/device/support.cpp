@@ -1,4 +1,4 @@
-#include "tests/device/support.h"
+#include "tests/device/support.cuh"
 
 #include <cstdlib>
 #include <iostream>

@@ -227,9 +227,5 @@ TEST(CrossEntropy, FiniteDifferences) {
     }
 }
 
-TEST(CrossEntropy, CudaIsRefusedByName) {
-    EXPECT_THROW(ops::cross_entropy<float>({Backend::cuda, nullptr}, {}), Error);
-}
-
 }  // namespace
 }  // namespace ogrom

@@ -301,11 +301,5 @@ TEST(CrossEntropyPartsGradient, FiniteDifferences) {
     }
 }
 
-TEST(CrossEntropyPartsGradient, CudaIsRefusedByName) {
-    EXPECT_THROW(ops::cross_entropy_max<float>({Backend::cuda, nullptr}, {}), Error);
-    EXPECT_THROW(ops::cross_entropy_sum<float>({Backend::cuda, nullptr}, {}), Error);
-    EXPECT_THROW(ops::cross_entropy_finish<float>({Backend::cuda, nullptr}, {}), Error);
-}
-
 }  // namespace
 }  // namespace ogrom

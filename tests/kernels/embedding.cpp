@@ -292,11 +292,5 @@ TEST(Embedding, FiniteDifferences) {
     }
 }
 
-TEST(Embedding, CudaIsRefusedByName) {
-    EXPECT_THROW(ops::embedding_forward<float>({Backend::cuda, nullptr}, {}), Error);
-    EXPECT_THROW(ops::embedding_backward<float>({Backend::cuda, nullptr}, {}), Error);
-    EXPECT_THROW(ops::position_forward<float>({Backend::cuda, nullptr}, {}), Error);
-}
-
 }  // namespace
 }  // namespace ogrom

@@ -46,11 +46,5 @@ TYPED_TEST(FlatTest, CopyKeepsEveryBit) {
     }
 }
 
-TEST(Flat, CudaIsRefusedByName) {
-    float x = 1;
-    EXPECT_THROW(ops::add(Stream{Backend::cuda, nullptr}, &x, &x, 1), Error);
-    EXPECT_THROW(ops::copy(Stream{Backend::cuda, nullptr}, &x, &x, 1), Error);
-}
-
 }  // namespace
 }  // namespace ogrom

@@ -151,11 +151,5 @@ TEST(Gelu, ExponentialIsWithin2Ulp) {
     EXPECT_TRUE(std::isnan(exp_fast(std::numeric_limits<float>::quiet_NaN())));
 }
 
-TEST(Gelu, CudaIsRefusedByName) {
-    EXPECT_THROW(ops::bias_gelu_forward<float>({Backend::cuda, nullptr}, {}), Error);
-    EXPECT_THROW(ops::gelu_forward<float>({Backend::cuda, nullptr}, {}), Error);
-    EXPECT_THROW(ops::gelu_backward<float>({Backend::cuda, nullptr}, {}), Error);
-}
-
 }  // namespace
 }  // namespace ogrom

@@ -247,10 +247,5 @@ TEST(LayerNorm, FiniteDifferences) {
     }
 }
 
-TEST(LayerNorm, CudaIsRefusedByName) {
-    EXPECT_THROW(ops::layernorm_forward<float>({Backend::cuda, nullptr}, {}), Error);
-    EXPECT_THROW(ops::layernorm_backward<float>({Backend::cuda, nullptr}, {}), Error);
-}
-
 }  // namespace
 }  // namespace ogrom

@@ -105,10 +105,8 @@ TYPED_TEST(MatmulKernel, InsideAParallelRegion) {
     }
 }
 
-TYPED_TEST(MatmulKernel, RefusesWrongStridesAndCuda) {
+TYPED_TEST(MatmulKernel, RefusesWrongStrides) {
     Product<TypeParam> product({4, 6, 5}, Transpose::no, Transpose::no, 1, 0);
-    EXPECT_THROW(ops::matmul<TypeParam>({Backend::cuda, nullptr}, product.op), Error);
-    EXPECT_THROW(ops::bias_gradient<TypeParam>({Backend::cuda, nullptr}, {}), Error);
     ops::Matmul<TypeParam> narrow = product.op;
     narrow.lda = 4;
     EXPECT_THROW(ops::matmul<TypeParam>({}, narrow), Error);

@@ -150,13 +150,5 @@ TYPED_TEST(NormTest, AllFiniteSeesEveryPlaceAndKind) {
     EXPECT_TRUE(ops::all_finite(Stream{}, x.data(), 0));
 }
 
-TEST(Norm, CudaIsRefusedByName) {
-    const float x = 1;
-    EXPECT_THROW(ops::sum_of_squares(Stream{Backend::cuda, nullptr}, &x, 1), Error);
-    ExactSum sum;
-    EXPECT_THROW(ops::block_squares(Stream{Backend::cuda, nullptr}, &x, 1, sum), Error);
-    EXPECT_THROW(ops::all_finite(Stream{Backend::cuda, nullptr}, &x, 1), Error);
-}
-
 }  // namespace
 }  // namespace ogrom

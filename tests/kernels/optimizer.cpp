@@ -176,10 +176,5 @@ TYPED_TEST(OptimizerTest, ASkippedStepLeavesEverythingAlone) {
     EXPECT_TRUE(test::same_bits(t.v, before.v));
 }
 
-TEST(Optimizer, CudaIsRefusedByName) {
-    EXPECT_THROW(ops::adamw<float>({Backend::cuda, nullptr}, {}), Error);
-    EXPECT_THROW(ops::sgd<float>({Backend::cuda, nullptr}, {}), Error);
-}
-
 }  // namespace
 }  // namespace ogrom

@@ -194,11 +194,5 @@ TYPED_TEST(ResidualTest, AddBiasKeepsToItsColumns) {
     EXPECT_EQ(y, after);
 }
 
-TEST(Residual, CudaIsRefusedByName) {
-    EXPECT_THROW(ops::residual_forward<float>({Backend::cuda, nullptr}, {}), Error);
-    EXPECT_THROW(ops::dropout_backward<float>({Backend::cuda, nullptr}, {}), Error);
-    EXPECT_THROW(ops::add_bias<float>({Backend::cuda, nullptr}, {}), Error);
-}
-
 }  // namespace
 }  // namespace ogrom

@@ -1,0 +1,43 @@
+// bias_gradient of kernels/ops/matmul.h.
+#include "kernels/cuda/columns.cuh"
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/scratch.h"
+
+namespace ogrom::cuda {
+namespace {
+
+template <class T, int V>
+struct RowTerm {
+    const T* d_y;
+    i64 ldy;
+
+    __device__ void operator()(i64 row, i64 column, Values<T, V> (&sums)[1]) const {
+        const Values<T, V> g = load<V>(d_y + row * ldy + column);
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            sums[0].at[v] += g.at[v];
+        }
+    }
+};
+
+}  // namespace
+
+template <class T>
+void bias_gradient(Stream stream, const ops::BiasGradient<T>& op) {
+    if (op.rows == 0 || op.cols == 0) {
+        return;
+    }
+    const bool fits = op.cols % wide<T> == 0 && op.ldy % wide<T> == 0 && aligned16(op.d_y);
+    with_width<T>(fits, [&](auto width) {
+        constexpr int V = decltype(width)::value;
+        const RowSplits splits = row_splits(op.rows, op.cols, V);
+        T* partial = static_cast<T*>(scratch(stream, splits.count * op.cols * static_cast<i64>(sizeof(T))));
+        make_splits<V, 1>(stream, partial, op.rows, op.cols, splits, RowTerm<T, V>{op.d_y, op.ldy}, "bias_gradient");
+        add_splits(stream, op.d_bias, partial, splits.count, op.cols, op.cols, "bias_gradient");
+    });
+}
+
+template void bias_gradient(Stream, const ops::BiasGradient<float>&);
+template void bias_gradient(Stream, const ops::BiasGradient<double>&);
+
+}  // namespace ogrom::cuda

@@ -1,0 +1,293 @@
+// kernels/ops/cross_entropy.h, a block for each row: the largest logit, the sum of exponentials, the gradient. A row is
+// read three times, from L2 after the first. The two ways (fused, in parts) make the same sums in the same order; in
+// parts, the logits stay until finish. Losses of rows are kept and added by one block in a fixed order.
+#include <limits>
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/scratch.h"
+
+namespace ogrom::cuda {
+namespace {
+
+constexpr int most_threads = 1024;
+constexpr int most_warps = most_threads / 32;
+constexpr unsigned full_warp = 0xFFFFFFFFU;
+
+int threads_for(i64 columns) {
+    return columns < 4096 ? 128 : (columns < 16384 ? 512 : most_threads);
+}
+
+// A NaN may be passed over here: the sum of exponentials shows it.
+template <class T>
+__device__ T block_max(T value, T* slots) {
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+        const T other = __shfl_xor_sync(full_warp, value, distance);
+        value = other > value ? other : value;
+    }
+    if (threadIdx.x % 32 == 0) {
+        slots[threadIdx.x / 32] = value;
+    }
+    __syncthreads();
+    value = slots[0];
+    for (unsigned warp = 1; warp < blockDim.x / 32; ++warp) {
+        value = slots[warp] > value ? slots[warp] : value;
+    }
+    __syncthreads();
+    return value;
+}
+
+__device__ double block_sum(double value, double* slots) {
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+        value += __shfl_xor_sync(full_warp, value, distance);
+    }
+    if (threadIdx.x % 32 == 0) {
+        slots[threadIdx.x / 32] = value;
+    }
+    __syncthreads();
+    value = slots[0];
+    for (unsigned warp = 1; warp < blockDim.x / 32; ++warp) {
+        value += slots[warp];
+    }
+    __syncthreads();
+    return value;
+}
+
+// body(values, column) over the packs of [0, columns) that this thread takes, then single(value, column) over the rest.
+template <int V, class T, class Body>
+__device__ void over_columns(const T* z, i64 columns, const Body& body) {
+    const i64 packs = columns / V;
+    for (i64 p = threadIdx.x; p < packs; p += blockDim.x) {
+        body(load<V>(z + p * V), p * V);
+    }
+    for (i64 c = packs * V + threadIdx.x; c < columns; c += blockDim.x) {
+        body(load<1>(z + c), c);
+    }
+}
+
+template <int V, class T>
+__device__ T row_max(const T* z, i64 columns, T* slots) {
+    T top = -std::numeric_limits<T>::infinity();
+    over_columns<V>(z, columns, [&]<int N>(const Values<T, N>& x, i64) {
+#pragma unroll
+        for (int v = 0; v < N; ++v) {
+            top = x.at[v] > top ? x.at[v] : top;
+        }
+    });
+    return block_max(top, slots);
+}
+
+template <int V, class T>
+__device__ double row_sum(const T* z, i64 columns, T top, double* slots) {
+    T sum = 0;
+    over_columns<V>(z, columns, [&]<int N>(const Values<T, N>& x, i64) {
+#pragma unroll
+        for (int v = 0; v < N; ++v) {
+            sum += exp(x.at[v] - top);
+        }
+    });
+    return block_sum(static_cast<double>(sum), slots);
+}
+
+template <class T>
+__device__ void fill_zero(T* z, i64 first, i64 last) {
+    for (i64 c = first + threadIdx.x; c < last; c += blockDim.x) {
+        z[c] = T(0);
+    }
+}
+
+// z_v := scale (exp(z_v - top) / sum - [v == target]); a target elsewhere is < 0 or >= columns.
+template <int V, class T>
+__device__ void row_gradient(T* z, i64 columns, i64 target, T top, double scale, double sum) {
+    const T factor = static_cast<T>(scale / sum);
+    over_columns<V>(z, columns, [&]<int N>(Values<T, N> x, i64 c) {
+    // p - 1 in double: near p = 1 the difference would lose its digits in fp32.
+#pragma unroll
+        for (int v = 0; v < N; ++v) {
+            const T e = exp(x.at[v] - top);
+            x.at[v] = c + v == target ? static_cast<T>(scale * (static_cast<double>(e) / sum - 1.0)) : factor * e;
+        }
+        store<N>(z + c, x);
+    });
+}
+
+template <class Op>
+__device__ bool counts(const Op& op, i64 row) {
+    return op.mask == nullptr || op.mask[row] != 0;
+}
+
+template <class Op>
+__device__ double scale_of(const Op& op) {
+    return op.scale_at != nullptr ? *op.scale_at : op.scale;
+}
+
+// loss[row]: 0 where the row does not count, NaN where its target is outside.
+template <class T, int V>
+__global__ void __launch_bounds__(most_threads) fused_rows(ops::CrossEntropy<T> op, double* loss) {
+    __shared__ T tops[most_warps];
+    __shared__ double sums[most_warps];
+    for (i64 row = blockIdx.x; row < op.rows; row += gridDim.x) {
+        T* z = op.logits + row * op.ld;
+        const bool counted = counts(op, row);
+        if (counted) {
+            const i64 target = op.targets[row];
+            const bool inside = target >= 0 && target < op.vocabulary;
+            const T of_target = inside ? z[target] : std::numeric_limits<T>::quiet_NaN();
+            const T top = row_max<V>(z, op.vocabulary, tops);
+            const double sum = row_sum<V>(z, op.vocabulary, top, sums);
+            if (threadIdx.x == 0) {
+                loss[row] = log(sum) - (static_cast<double>(of_target) - static_cast<double>(top));
+            }
+            if (op.gradient == ops::Gradient::in_place) {
+                row_gradient<V>(z, op.vocabulary, target, top, scale_of(op), sum);
+            }
+        } else if (threadIdx.x == 0) {
+            loss[row] = 0;
+        }
+        if (op.gradient == ops::Gradient::in_place) {
+            fill_zero(z, counted ? op.vocabulary : 0, op.padded_vocabulary);
+        }
+    }
+}
+
+template <class T, int V>
+__global__ void __launch_bounds__(most_threads) max_rows(ops::CrossEntropyPart<T> op) {
+    __shared__ T tops[most_warps];
+    for (i64 row = blockIdx.x; row < op.rows; row += gridDim.x) {
+        const i64 columns = counts(op, row) ? op.columns : 0;
+        const T top = row_max<V>(op.logits + row * op.ld, columns, tops);
+        if (threadIdx.x == 0) {
+            op.max[row] = top;
+        }
+    }
+}
+
+template <class T, int V>
+__global__ void __launch_bounds__(most_threads) sum_rows(ops::CrossEntropyPart<T> op) {
+    __shared__ double sums[most_warps];
+    for (i64 row = blockIdx.x; row < op.rows; row += gridDim.x) {
+        const T* z = op.logits + row * op.ld;
+        const bool counted = counts(op, row);
+        const double sum = row_sum<V>(z, counted ? op.columns : 0, op.max[row], sums);
+        if (threadIdx.x == 0) {
+            const i64 target = op.targets[row] - op.first_column;
+            const bool outside = op.targets[row] < 0 || op.targets[row] >= op.vocabulary;
+            const bool here = !outside && target >= 0 && target < op.columns;
+            const double elsewhere = outside ? std::numeric_limits<double>::quiet_NaN() : 0.0;
+            op.sums[row] = sum;
+            op.sums[op.rows + row] = !counted ? 0.0 : (here ? static_cast<double>(z[target]) : elsewhere);
+        }
+    }
+}
+
+template <class T, int V>
+__global__ void __launch_bounds__(most_threads) finish_rows(ops::CrossEntropyPart<T> op, double* loss) {
+    for (i64 row = blockIdx.x; row < op.rows; row += gridDim.x) {
+        const bool counted = counts(op, row);
+        const double sum = op.sums[row];
+        const T top = op.max[row];
+        if (threadIdx.x == 0) {
+            loss[row] = counted ? log(sum) - (op.sums[op.rows + row] - static_cast<double>(top)) : 0.0;
+        }
+        if (op.gradient == ops::Gradient::in_place) {
+            T* z = op.logits + row * op.ld;
+            if (counted) {
+                row_gradient<V>(z, op.columns, op.targets[row] - op.first_column, top, scale_of(op), sum);
+            }
+            fill_zero(z, counted ? op.columns : 0, op.padded_columns);
+        }
+    }
+}
+
+// *loss_sum += the sum of loss[rows]: each thread adds neighbouring rows in ascending order, then the threads' sums are
+// added in ascending order.
+__global__ void __launch_bounds__(most_threads) add_losses(double* loss_sum, const double* loss, i64 rows) {
+    __shared__ double sums[most_threads];
+    const i64 each = (rows + most_threads - 1) / most_threads;
+    const i64 first = min(rows, threadIdx.x * each);
+    const i64 last = min(rows, first + each);
+    double sum = 0;
+#pragma unroll 8
+    for (i64 row = first; row < last; ++row) {
+        sum += loss[row];
+    }
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        double total = *loss_sum;
+        for (int thread = 0; thread < most_threads; ++thread) {
+            total += sums[thread];
+        }
+        *loss_sum = total;
+    }
+}
+
+template <class Op>
+double* losses_of(Stream stream, const Op& op) {
+    return static_cast<double*>(scratch(stream, op.rows * static_cast<i64>(sizeof(double))));
+}
+
+void add_losses_of(Stream stream, double* loss_sum, const double* loss, i64 rows) {
+    add_losses<<<1, most_threads, 0, native(stream)>>>(loss_sum, loss, rows);
+    check_launch("cross_entropy");
+}
+
+template <class T, class Op, class Run>
+void with_rows(const Op& op, i64 columns, const char* operation, const Run& run) {
+    if (op.rows > 0) {
+        with_width<T>(aligned16(op.logits) && op.ld % wide<T> == 0, [&](auto width) {
+            run(width, grid_of(op.rows), static_cast<unsigned>(threads_for(columns)));
+            check_launch(operation);
+        });
+    }
+}
+
+}  // namespace
+
+template <class T>
+void cross_entropy(Stream stream, const ops::CrossEntropy<T>& op) {
+    with_rows<T>(op, op.vocabulary, "cross_entropy", [&](auto width, unsigned blocks, unsigned threads) {
+        double* loss = losses_of(stream, op);
+        fused_rows<T, decltype(width)::value><<<blocks, threads, 0, native(stream)>>>(op, loss);
+        check_launch("cross_entropy");
+        add_losses_of(stream, op.loss_sum, loss, op.rows);
+    });
+}
+
+template <class T>
+void cross_entropy_max(Stream stream, const ops::CrossEntropyPart<T>& op) {
+    with_rows<T>(op, op.columns, "cross_entropy_max", [&](auto width, unsigned blocks, unsigned threads) {
+        max_rows<T, decltype(width)::value><<<blocks, threads, 0, native(stream)>>>(op);
+    });
+}
+
+template <class T>
+void cross_entropy_sum(Stream stream, const ops::CrossEntropyPart<T>& op) {
+    with_rows<T>(op, op.columns, "cross_entropy_sum", [&](auto width, unsigned blocks, unsigned threads) {
+        sum_rows<T, decltype(width)::value><<<blocks, threads, 0, native(stream)>>>(op);
+    });
+}
+
+template <class T>
+void cross_entropy_finish(Stream stream, const ops::CrossEntropyPart<T>& op) {
+    with_rows<T>(op, op.columns, "cross_entropy_finish", [&](auto width, unsigned blocks, unsigned threads) {
+        double* loss = losses_of(stream, op);
+        finish_rows<T, decltype(width)::value><<<blocks, threads, 0, native(stream)>>>(op, loss);
+        check_launch("cross_entropy_finish");
+        add_losses_of(stream, op.loss_sum, loss, op.rows);
+    });
+}
+
+template void cross_entropy(Stream, const ops::CrossEntropy<float>&);
+template void cross_entropy(Stream, const ops::CrossEntropy<double>&);
+template void cross_entropy_max(Stream, const ops::CrossEntropyPart<float>&);
+template void cross_entropy_max(Stream, const ops::CrossEntropyPart<double>&);
+template void cross_entropy_sum(Stream, const ops::CrossEntropyPart<float>&);
+template void cross_entropy_sum(Stream, const ops::CrossEntropyPart<double>&);
+template void cross_entropy_finish(Stream, const ops::CrossEntropyPart<float>&);
+template void cross_entropy_finish(Stream, const ops::CrossEntropyPart<double>&);
+
+}  // namespace ogrom::cuda

@@ -1,0 +1,151 @@
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/pack.cuh"
+
+namespace ogrom::cuda {
+namespace {
+
+// Scalars of the range's loop, rounded once, as in kernels/cpu/optimizer.cpp.
+template <class T>
+struct AdamWFactors {
+    T clip, beta1, one_minus_beta1, beta2, one_minus_beta2, keep, rate, root, epsilon;
+
+    __device__ AdamWFactors(const ops::StepScalars& s, double lr_factor, double decay) {
+        const double lr = s.lr * lr_factor;
+        clip = static_cast<T>(s.clip);
+        beta1 = static_cast<T>(s.beta1);
+        one_minus_beta1 = static_cast<T>(1 - s.beta1);
+        beta2 = static_cast<T>(s.beta2);
+        one_minus_beta2 = static_cast<T>(1 - s.beta2);
+        keep = static_cast<T>(1 - lr * decay);
+        rate = static_cast<T>(lr / s.correction1);
+        root = static_cast<T>(1 / sqrt(s.correction2));
+        epsilon = static_cast<T>(s.epsilon);
+    }
+};
+
+template <class T, int V>
+struct AdamWRule {
+    using Factors = AdamWFactors<T>;
+    ops::AdamW<T> op;
+
+    __device__ void operator()(i64 i, const Factors& f) const {
+        Values<T, V> w = load<V>(op.weight + i);
+        Values<T, V> m = load<V>(op.m + i);
+        Values<T, V> s = load<V>(op.v + i);
+        const Values<T, V> gradient = load<V>(op.gradient + i);
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            const T g = f.clip * gradient.at[v];
+            m.at[v] = f.beta1 * m.at[v] + f.one_minus_beta1 * g;
+            s.at[v] = f.beta2 * s.at[v] + f.one_minus_beta2 * (g * g);
+            w.at[v] = f.keep * w.at[v] - f.rate * (m.at[v] / (sqrt(s.at[v]) * f.root + f.epsilon));
+        }
+        store<V>(op.weight + i, w);
+        store<V>(op.m + i, m);
+        store<V>(op.v + i, s);
+    }
+};
+
+template <class T>
+struct SgdFactors {
+    T clip, momentum, lr, keep;
+
+    __device__ SgdFactors(const ops::StepScalars& s, double lr_factor, double decay) {
+        clip = static_cast<T>(s.clip);
+        momentum = static_cast<T>(s.momentum);
+        lr = static_cast<T>(s.lr * lr_factor);
+        keep = static_cast<T>(1 - s.lr * lr_factor * decay);
+    }
+};
+
+template <class T, int V>
+struct SgdRule {
+    using Factors = SgdFactors<T>;
+    ops::Sgd<T> op;
+
+    __device__ void operator()(i64 i, const Factors& f) const {
+        Values<T, V> w = load<V>(op.weight + i);
+        Values<T, V> u = load<V>(op.gradient + i);
+        if (op.m != nullptr) {
+            const Values<T, V> m = load<V>(op.m + i);
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                u.at[v] = f.momentum * m.at[v] + f.clip * u.at[v];
+            }
+            store<V>(op.m + i, u);
+        } else {
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                u.at[v] *= f.clip;
+            }
+        }
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            w.at[v] = f.keep * w.at[v] - f.lr * u.at[v];
+        }
+        store<V>(op.weight + i, w);
+    }
+};
+
+constexpr int update_threads = 256;
+constexpr i64 update_blocks = 2048;  // each makes the factors once and strides over the rest
+
+// Packs of the range [0, packs * V), then its last elements one by one.
+template <class T, int V, template <class, int> class Rule, class Op>
+__global__ void __launch_bounds__(update_threads) update(Op op, i64 packs) {
+    using Factors = typename Rule<T, V>::Factors;
+    __shared__ alignas(Factors) unsigned char memory[sizeof(Factors)];
+    const ops::StepScalars* at = op.scalars_at != nullptr ? op.scalars_at : &op.scalars;
+    if (at->skip != 0) {
+        return;
+    }
+    if (threadIdx.x == 0) {
+        *reinterpret_cast<Factors*>(memory) = Factors(*at, op.lr_factor, op.decay);
+    }
+    __syncthreads();
+    const Factors factors = *reinterpret_cast<const Factors*>(memory);
+    const i64 thread = static_cast<i64>(blockIdx.x) * update_threads + threadIdx.x;
+    const i64 step = static_cast<i64>(gridDim.x) * update_threads;
+    const Rule<T, V> packed{op};
+    for (i64 i = thread; i < packs; i += step) {
+        packed(i * V, factors);
+    }
+    const Rule<T, 1> single{op};
+    for (i64 i = packs * V + thread; i < op.n; i += step) {
+        single(i, factors);
+    }
+}
+
+template <class T, template <class, int> class Rule, class Op>
+void run_update(Stream stream, const Op& op, bool aligned, const char* operation) {
+    if (op.n == 0) {
+        return;
+    }
+    with_width<T>(aligned, [&](auto width) {
+        constexpr int V = decltype(width)::value;
+        const unsigned blocks = grid_of(ceil_div(ceil_div(op.n, V), update_threads), update_blocks);
+        update<T, V, Rule><<<blocks, update_threads, 0, native(stream)>>>(op, op.n / V);
+        check_launch(operation);
+    });
+}
+
+}  // namespace
+
+template <class T>
+void adamw(Stream stream, const ops::AdamW<T>& op) {
+    run_update<T, AdamWRule>(stream, op, aligned16(op.weight, op.m, op.v, op.gradient), "adamw");
+}
+
+template <class T>
+void sgd(Stream stream, const ops::Sgd<T>& op) {
+    OGROM_ASSERT(op.m != nullptr || op.scalars_at != nullptr || op.scalars.momentum == 0);
+    run_update<T, SgdRule>(stream, op, aligned16(op.weight, op.m, op.gradient), "sgd");
+}
+
+template void adamw(Stream, const ops::AdamW<float>&);
+template void adamw(Stream, const ops::AdamW<double>&);
+template void sgd(Stream, const ops::Sgd<float>&);
+template void sgd(Stream, const ops::Sgd<double>&);
+
+}  // namespace ogrom::cuda
