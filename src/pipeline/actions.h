@@ -78,20 +78,20 @@ constexpr bool output_is_sent(const ScheduleSpec& spec, i64 stage, i64 chunk) {
 }
 
 constexpr bool is_compute(ActionKind kind) {
-    return kind == ActionKind::forward || kind == ActionKind::backward ||
-           kind == ActionKind::backward_input || kind == ActionKind::backward_weight;
+    return kind == ActionKind::forward || kind == ActionKind::backward || kind == ActionKind::backward_input ||
+           kind == ActionKind::backward_weight;
 }
 // Works with a gradient boundary buffer.
 constexpr bool uses_buffer(ActionKind kind) {
-    return kind == ActionKind::receive_backward || kind == ActionKind::backward ||
-           kind == ActionKind::backward_input || kind == ActionKind::send_backward;
+    return kind == ActionKind::receive_backward || kind == ActionKind::backward || kind == ActionKind::backward_input ||
+           kind == ActionKind::send_backward;
 }
 constexpr bool uses_weight_slot(ActionKind kind) {
     return kind == ActionKind::backward_input || kind == ActionKind::backward_weight;
 }
 
-std::string_view name_of(ActionKind kind);   // "receive_forward", ...
-std::string_view name_of(PipelineSchedule kind);     // as the run file has it: "gpipe", "1f1b", "interleaved", "zb-h1"
-std::string describe(const Action& action);  // "forward of micro-batch 3, chunk 0 (slot 1)"
+std::string_view name_of(ActionKind kind);        // "receive_forward", ...
+std::string_view name_of(PipelineSchedule kind);  // as the run file has it: "gpipe", "1f1b", "interleaved", "zb-h1"
+std::string describe(const Action& action);       // "forward of micro-batch 3, chunk 0 (slot 1)"
 
 }  // namespace ogrom

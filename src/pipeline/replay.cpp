@@ -148,8 +148,7 @@ void ScheduleReplay::settle(Channel& channel, std::size_t number) const {
     moving.arrived = channel.free_at;
 }
 
-void ScheduleReplay::post(Cell& cell, PipelineChannel direction, i64 from, const Action& action, i64 part,
-                          double now) {
+void ScheduleReplay::post(Cell& cell, PipelineChannel direction, i64 from, const Action& action, i64 part, double now) {
     Channel& line = channel(direction, from);
     const std::size_t number = line.receives++;
     Message& expected = message(line, number);

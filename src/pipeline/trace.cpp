@@ -221,8 +221,8 @@ std::string chrome_trace(std::span<const std::vector<TraceSpan>> ranks) {
 }
 
 std::vector<PassSpan> passes_of(std::span<const TraceSpan> spans, i64 step) {
-    constexpr std::array kinds = {ActionKind::forward, ActionKind::backward,
-                                  ActionKind::backward_input, ActionKind::backward_weight};
+    constexpr std::array kinds = {ActionKind::forward, ActionKind::backward, ActionKind::backward_input,
+                                  ActionKind::backward_weight};
     std::vector<PassSpan> passes;
     for (const TraceSpan& span : spans) {
         const auto* const kind =

@@ -1,7 +1,6 @@
 #include "src/train/engine.h"
 
 #include <omp.h>
-#include <omp.h>
 #include <xxhash.h>
 
 #include "kernels/common/hash.h"

@@ -7,7 +7,6 @@
 
 #include "src/base/timer.h"
 #include "src/device/blas.h"
-#include "src/device/blas.h"
 #include "src/train/layout_compare.h"
 #include "src/train/layout_trial.h"
 

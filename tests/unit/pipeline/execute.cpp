@@ -148,9 +148,8 @@ TEST(RunActions, MemoryThatIsBeingSentIsNotWritten) {
 TEST(RunActions, APassWithoutItsReceiveIsAnError) {
     const ScheduleSpec spec = {PipelineSchedule::gpipe, 2, 1, 2};
     StageSchedule list = make_stage_schedule(spec, 1);
-    std::erase_if(list.actions, [](const Action& action) {
-        return action.kind == Kind::receive_forward && action.micro_batch == 0;
-    });
+    std::erase_if(list.actions,
+                  [](const Action& action) { return action.kind == Kind::receive_forward && action.micro_batch == 0; });
     FakeNetwork network;
     FakeCommunicator comm(network, 1, 2);
     OriginWork work(spec, 1, list);

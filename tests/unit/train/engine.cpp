@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 
+#include "src/device/blas.h"
 #include "src/train/layout_trial.h"
 
 #include "tests/unit/train/silent_mesh.h"
@@ -12,6 +13,12 @@ namespace ogrom::test {
 namespace {
 
 using enum PipelineSchedule;
+
+// The layouts are planned for one thread a rank.
+class OneThread : public testing::Environment {
+    void SetUp() override { set_threads(1); }
+};
+const testing::Environment* const one_thread = testing::AddGlobalTestEnvironment(new OneThread);
 
 SelftestLayout layout_of(i64 model, std::array<i64, 3> mesh, i64 zero, PipelineSchedule schedule = one_f_one_b) {
     SelftestLayout layout;
