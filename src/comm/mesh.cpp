@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <fmt/format.h>
+#include <vector>
 
 #include "kernels/common/error.h"
 #include "kernels/common/fault.h"
@@ -145,14 +146,26 @@ Mesh make_mesh(Session& session, const ParallelConfig& parallel, const MeshOptio
     return make_mesh(session.world(), parallel, options);
 }
 
-std::map<std::string, i64, std::less<>> bytes_by_label(const Mesh& mesh) {
-    std::map<std::string, i64, std::less<>> sum = mesh.world->bytes_by_label();
+namespace {
+
+std::vector<const Communicator*> communicators_of(const Mesh& mesh) {
+    std::vector<const Communicator*> all = {mesh.world};
     for (const auto* axis :
          {&mesh.tp, &mesh.dp, &mesh.shard, &mesh.replica, &mesh.pp_forward, &mesh.pp_backward, &mesh.tie}) {
         if (*axis) {
-            for (const auto& [label, bytes] : (*axis)->bytes_by_label()) {
-                sum[label] += bytes;
-            }
+            all.push_back(axis->get());
+        }
+    }
+    return all;
+}
+
+}  // namespace
+
+std::map<std::string, i64, std::less<>> bytes_by_label(const Mesh& mesh) {
+    std::map<std::string, i64, std::less<>> sum;
+    for (const Communicator* communicator : communicators_of(mesh)) {
+        for (const auto& [label, bytes] : communicator->bytes_by_label()) {
+            sum[label] += bytes;
         }
     }
     return sum;
@@ -160,8 +173,8 @@ std::map<std::string, i64, std::less<>> bytes_by_label(const Mesh& mesh) {
 
 i64 bytes_sent(const Mesh& mesh) {
     i64 sum = 0;
-    for (const auto& [label, bytes] : bytes_by_label(mesh)) {
-        sum += bytes;
+    for (const Communicator* communicator : communicators_of(mesh)) {
+        sum += communicator->bytes_sent();
     }
     return sum;
 }

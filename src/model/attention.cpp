@@ -124,21 +124,9 @@ void attention_backward(Stream stream, const Attention<T>& layer, Work work, Rec
                                             .workspace = workspace.attention});
         pass.move_on();
     }
-    // dw_qkv += d_qkv^T n ; db_qkv += sum d_qkv
-    if (inputs && recompute == Recompute::selective) {
-        norm_forward(stream, layer.norm, saved.norm, saved.mean, saved.rstd, x, pass.rows());
-    }
-    if (weights) {
-        const T* const n = rows_of_all(saved.norm, layer.norm.C, workspace, pass);
-        linear_bias_gradient(stream, layer.qkv, gradients.wide, rows);
-        linear_weight_gradient(stream, layer.qkv, gradients.wide, n, rows);
-        pass.move_on();
-    }
-    // d += norm1'(d_qkv w_qkv)
-    if (inputs) {
-        enter_branch(stream, layer.qkv, layer.norm, d, gradients.wide, x, saved.mean, saved.rstd, workspace, pass);
-        pass.move_on();
-    }
+    // dw_qkv += d_qkv^T n ; db_qkv += sum d_qkv ; d += norm1'(d_qkv w_qkv)
+    enter_branch(stream, layer.qkv, layer.norm, {x, saved.norm, saved.mean, saved.rstd}, work, recompute, d,
+                 gradients.wide, workspace, pass);
 }
 
 #define OGROM_INSTANTIATE(T)                                                                                \

@@ -94,9 +94,11 @@ const T* leave_branch(Stream stream, const Linear<T>& linear, i64 layer, Site si
     return mine;
 }
 
+namespace {
+
 template <class T>
-void enter_branch(Stream stream, const Linear<T>& linear, const Norm<T>& norm, T* d, const T* d_y, const T* x,
-                  const T* mean, const T* rstd, const Workspace<T>& workspace, const Pass& pass) {
+void enter_stream(Stream stream, const Linear<T>& linear, const Norm<T>& norm, const NormSaved<T>& saved, T* d,
+                  const T* d_y, const Workspace<T>& workspace, const Pass& pass) {
     // d_n = d_y w, a partial sum over tensor ranks
     T* d_norm = workspace.narrow;
     linear_input_gradient(stream, linear, d_norm, d_y, pass.all_rows());
@@ -115,23 +117,46 @@ void enter_branch(Stream stream, const Linear<T>& linear, const Norm<T>& norm, T
                                         .d_gamma = norm.d_gamma,
                                         .d_beta = norm.d_beta,
                                         .d_y = d_norm,
-                                        .x = x,
+                                        .x = saved.x,
                                         .gamma = norm.gamma,
-                                        .mean = mean,
-                                        .rstd = rstd,
+                                        .mean = saved.mean,
+                                        .rstd = saved.rstd,
                                         .rows = pass.rows(),
                                         .C = norm.C,
                                         .mode = mode});
 }
 
-#define OGROM_INSTANTIATE(T)                                                                                       \
-    template void norm_forward<T>(Stream, const Norm<T>&, T*, T*, T*, const T*, i64);                              \
-    template const T* rows_of_all<T>(const T*, i64, const Workspace<T>&, const Pass&);                             \
-    template void join_branch<T>(Stream, const Linear<T>&, i64, Site, T*, const T*, const T*, const Workspace<T>&, \
-                                 const Pass&);                                                                     \
-    template const T* leave_branch<T>(Stream, const Linear<T>&, i64, Site, const T*, T*, const Workspace<T>&,      \
-                                      const Pass&);                                                                \
-    template void enter_branch<T>(Stream, const Linear<T>&, const Norm<T>&, T*, const T*, const T*, const T*,      \
+}  // namespace
+
+template <class T>
+void enter_branch(Stream stream, const Linear<T>& linear, const Norm<T>& norm, const NormSaved<T>& saved, Work work,
+                  Recompute recompute, T* d, const T* d_y, const Workspace<T>& workspace, const Pass& pass) {
+    const i64 rows = pass.all_rows();
+    if (work != Work::weights && recompute == Recompute::selective) {
+        norm_forward(stream, norm, saved.norm, saved.mean, saved.rstd, saved.x, pass.rows());
+    }
+    // dw += d_y^T n ; db += sum_rows d_y
+    if (work != Work::input) {
+        const T* const n = rows_of_all<T>(saved.norm, norm.C, workspace, pass);
+        linear_bias_gradient(stream, linear, d_y, rows);
+        linear_weight_gradient(stream, linear, d_y, n, rows);
+        pass.move_on();
+    }
+    // d += norm'(d_y w)
+    if (work != Work::weights) {
+        enter_stream(stream, linear, norm, saved, d, d_y, workspace, pass);
+        pass.move_on();
+    }
+}
+
+#define OGROM_INSTANTIATE(T)                                                                                          \
+    template void norm_forward<T>(Stream, const Norm<T>&, T*, T*, T*, const T*, i64);                                 \
+    template const T* rows_of_all<T>(const T*, i64, const Workspace<T>&, const Pass&);                                \
+    template void join_branch<T>(Stream, const Linear<T>&, i64, Site, T*, const T*, const T*, const Workspace<T>&,    \
+                                 const Pass&);                                                                        \
+    template const T* leave_branch<T>(Stream, const Linear<T>&, i64, Site, const T*, T*, const Workspace<T>&,         \
+                                      const Pass&);                                                                   \
+    template void enter_branch<T>(Stream, const Linear<T>&, const Norm<T>&, const NormSaved<T>&, Work, Recompute, T*, \
                                   const T*, const Workspace<T>&, const Pass&)
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);

@@ -84,10 +84,20 @@ void join_branch(Stream stream, const Linear<T>& linear, i64 layer, Site site, T
 template <class T>
 const T* leave_branch(Stream stream, const Linear<T>& linear, i64 layer, Site site, const T* d, T* kept,
                       const Workspace<T>& workspace, const Pass& pass);
-// d[rows, C] += norm'(d_n), d_n = d_y w over tensor ranks, d_y [all rows, out_local] of a column-parallel layer.
+// What a branch's norm saved: its input x, its output n and the statistics of each row.
 template <class T>
-void enter_branch(Stream stream, const Linear<T>& linear, const Norm<T>& norm, T* d, const T* d_y, const T* x,
-                  const T* mean, const T* rstd, const Workspace<T>& workspace, const Pass& pass);
+struct NormSaved {
+    const T* x;
+    T* norm;
+    T* mean;
+    T* rstd;
+};
+// Backward of the branch's first, column-parallel linear and its norm, in the halves that `work` names:
+//   dw += d_y^T n ; db += sum_rows d_y (weights) ; d += norm'(d_y w) (inputs), d_y w being a partial sum over tensor
+//   ranks. n is made again first where recomputation is selective.
+template <class T>
+void enter_branch(Stream stream, const Linear<T>& linear, const Norm<T>& norm, const NormSaved<T>& saved, Work work,
+                  Recompute recompute, T* d, const T* d_y, const Workspace<T>& workspace, const Pass& pass);
 
 // ---- embedding: vocabulary-parallel
 template <class T>

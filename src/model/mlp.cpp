@@ -56,21 +56,9 @@ void mlp_backward(Stream stream, const Mlp<T>& layer, Work work, Recompute recom
         ops::gelu_backward<T>(
             stream, {.d_x = gradients.wide, .d_y = gradients.wide, .u = saved.up, .n = rows * layer.up.out_local});
     }
-    // dw_up += d_u^T n ; db_up += sum d_u
-    if (inputs && recompute == Recompute::selective) {
-        norm_forward(stream, layer.norm, saved.norm, saved.mean, saved.rstd, x, pass.rows());
-    }
-    if (weights) {
-        const T* const n = rows_of_all(saved.norm, layer.norm.C, workspace, pass);
-        linear_bias_gradient(stream, layer.up, gradients.wide, rows);
-        linear_weight_gradient(stream, layer.up, gradients.wide, n, rows);
-        pass.move_on();
-    }
-    // d += norm2'(d_u w_up)
-    if (inputs) {
-        enter_branch(stream, layer.up, layer.norm, d, gradients.wide, x, saved.mean, saved.rstd, workspace, pass);
-        pass.move_on();
-    }
+    // dw_up += d_u^T n ; db_up += sum d_u ; d += norm2'(d_u w_up)
+    enter_branch(stream, layer.up, layer.norm, {x, saved.norm, saved.mean, saved.rstd}, work, recompute, d,
+                 gradients.wide, workspace, pass);
 }
 
 #define OGROM_INSTANTIATE(T)                                                                                           \

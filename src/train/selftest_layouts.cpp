@@ -6,22 +6,10 @@
 
 #include "kernels/common/hash.h"
 
+#include "src/pipeline/actions.h"
+
 namespace ogrom {
 namespace {
-
-std::string_view text_of(PipelineSchedule schedule) {
-    switch (schedule) {
-        case PipelineSchedule::gpipe:
-            return "gpipe";
-        case PipelineSchedule::one_f_one_b:
-            return "1f1b";
-        case PipelineSchedule::interleaved:
-            return "interleaved";
-        case PipelineSchedule::zero_bubble:
-            return "zb-h1";
-    }
-    return "";
-}
 
 std::string_view text_of(Recompute recompute) {
     switch (recompute) {
@@ -205,7 +193,7 @@ const std::vector<SelftestModel>& selftest_models() {
 std::string SelftestLayout::name() const {
     std::string text = fmt::format("{} pp{} dp{} tp{} zero{}", sizes().name, pipeline, data, tensor, zero);
     const auto add = [&](bool holds, const std::string& word) { text += holds ? " " + word : std::string(); };
-    add(pipeline > 1, std::string(text_of(schedule)));
+    add(pipeline > 1, std::string(name_of(schedule)));
     add(replicas, "replicas=2");
     add(sequence_parallel, "sp");
     add(recompute != Recompute::none, fmt::format("recompute={}", text_of(recompute)));
@@ -239,7 +227,7 @@ std::string SelftestLayout::run_text() const {
     const auto line = [&](bool holds, const std::string& key) { text += holds ? key + "\n" : std::string(); };
     text += fmt::format("[parallel]\npipeline = {}\ndata = {}\ntensor = {}\nzero = {}\n", pipeline, data, tensor, zero);
     line(tensor > 1, fmt::format("sequence_parallel = {}", sequence_parallel));
-    line(pipeline > 1, fmt::format("schedule = \"{}\"", text_of(schedule)));
+    line(pipeline > 1, fmt::format("schedule = \"{}\"", name_of(schedule)));
     line(pipeline > 1 && schedule == PipelineSchedule::interleaved, "virtual_stages = 2");
     line(replicas, fmt::format("zero_group = {}", data / 2));
     line(zero == 3 && regather_once, "zero_regather = \"step\"");
