@@ -242,7 +242,7 @@ TEST(Tokenizer, IdentityFollowsTheContentNotTheFile) {
 TEST(Tokenizer, PublishedIdsOfGpt2) {
     const std::string folder = shared_folder();
     if (folder.empty()) {
-        GTEST_SKIP() << "no shared folder (OGROM_SHARED) with GPT-2's files";
+        GTEST_SKIP() << "no shared/ folder (OGROM_SHARED) with GPT-2's files";
     }
     const Tokenizer tokenizer = Tokenizer::load(folder + "/data/gpt2");
     EXPECT_EQ(tokenizer.vocab_size(), 50257);
