@@ -4,6 +4,8 @@ set -euo pipefail
 build=$1 faults=$2
 status=0
 export OGROM_POISON=1
+# Tests share the cores: a thread that waits for its team must sleep, or a region lasts as long as its neighbours' turns.
+export OMP_WAIT_POLICY=passive
 ctest --test-dir "$build" --no-tests=error --output-on-failure -j "${TEST_JOBS:-2}" | tee "$build/ctest.log" || status=1
 ctest --test-dir "$faults" -L faults --no-tests=error --output-on-failure -j "${TEST_JOBS:-2}" | tee "$faults/ctest.log" || status=1
 # What a skipped test said: the line behind GoogleTest's "file:line: Skipped", else a script's own line "skip...: why".

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "kernels/common/fault.h"
+#include "kernels/common/parallel.h"
 #include "kernels/cuda/ops.h"
 
 namespace ogrom {
@@ -125,8 +126,8 @@ void bias_gradient(Stream stream, const BiasGradient<T>& op) {
     }
     constexpr i64 block = 64;
     const i64 rows = op.rows - (fault_active("bias_gradient_last_row_lost") ? 1 : 0);
-#pragma omp parallel for schedule(static)
-    for (i64 first = 0; first < op.cols; first += block) {
+    parallel_pieces(ceil_div(op.cols, block), [&](i64 piece) {
+        const i64 first = piece * block;
         const i64 count = std::min(block, op.cols - first);
         double sum[block] = {};
         for (i64 i = 0; i < rows; ++i) {
@@ -139,7 +140,7 @@ void bias_gradient(Stream stream, const BiasGradient<T>& op) {
         for (i64 j = 0; j < count; ++j) {
             op.d_bias[first + j] += static_cast<T>(sum[j]);
         }
-    }
+    });
 }
 
 template void matmul(Stream, const Matmul<float>&);

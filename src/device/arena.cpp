@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "kernels/common/error.h"
+#include "kernels/common/parallel.h"
 
 #include "src/base/text.h"
 #include "src/device/memory.h"
@@ -101,10 +102,9 @@ void Arena::touch() {
         const i64 bytes = slot.bytes;
         const i64 page = sysconf(_SC_PAGESIZE);
         const i64 pages = ceil_div(bytes, page);
-#pragma omp parallel for schedule(static)
-        for (i64 p = 0; p < pages; ++p) {
+        parallel_pieces(pages, [&](i64 p) {
             std::memset(start + p * page, value, static_cast<std::size_t>(std::min(page, bytes - p * page)));
-        }
+        });
     }
 }
 

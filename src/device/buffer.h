@@ -4,6 +4,7 @@
 #include <span>
 
 #include "kernels/common/extents.h"
+#include "kernels/common/parallel.h"
 
 namespace ogrom {
 
@@ -13,10 +14,8 @@ void set_zero(std::span<T> data) {
     constexpr i64 block = 1 << 16;
     const i64 n = static_cast<i64>(data.size());
     T* const start = data.data();
-#pragma omp parallel for schedule(static)
-    for (i64 b = 0; b < ceil_div(n, block); ++b) {
-        std::fill(start + b * block, start + std::min(n, (b + 1) * block), T(0));
-    }
+    parallel_pieces(ceil_div(n, block),
+                    [&](i64 b) { std::fill(start + b * block, start + std::min(n, (b + 1) * block), T(0)); });
 }
 
 }  // namespace ogrom

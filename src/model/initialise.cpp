@@ -80,7 +80,7 @@ u64 weight_hash(const T* weights, FlatRange range, const ParameterLayout& layout
         const u64 key = hash_tensor(static_cast<u64>(tensor.parameter->key));
         const i64 last = std::min(local.last, tensor.logical);
         u64 part = 0;
-#pragma omp parallel for schedule(static) reduction(+ : part)
+#pragma omp parallel for schedule(static) reduction(+ : part) if (last - local.first > parallel_grain)
         for (i64 i = local.first; i < last; ++i) {
             const u64 index = static_cast<u64>(tensor.global_index(i));
             part += hash_element(key, index, std::bit_cast<u32>(static_cast<float>(start[i])));
