@@ -2,6 +2,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/philox.h"
+#include "kernels/cuda/runtime.h"
 #include "kernels/cuda/scratch.h"
 
 namespace ogrom::cuda {
@@ -23,6 +24,53 @@ void release_scratch(Stream) {}
 i64 scratch_bytes() {
     return 0;
 }
+
+void set_device(int) {
+    cuda_not_compiled("set_device");
+}
+MemoryInfo memory_info() {
+    cuda_not_compiled("memory_info");
+}
+void* allocate_device(i64) {
+    cuda_not_compiled("allocate_device");
+}
+void free_device(void*) noexcept {}
+void* allocate_pinned(i64) {
+    cuda_not_compiled("allocate_pinned");
+}
+void free_pinned(void*) noexcept {}
+Stream make_stream(QueuePriority) {
+    cuda_not_compiled("make_stream");
+}
+void destroy_stream(Stream) noexcept {}
+void copy_async(Stream, void*, const void*, i64) {
+    cuda_not_compiled("copy_async");
+}
+void fill_bytes_async(Stream, void*, int, i64) {
+    cuda_not_compiled("fill_bytes_async");
+}
+void synchronize(Stream) {
+    cuda_not_compiled("synchronize");
+}
+Event::Event(Timing) {
+    cuda_not_compiled("Event");
+}
+Event::~Event() = default;
+Event::Event(Event&&) noexcept = default;
+Event& Event::operator=(Event&&) noexcept = default;
+void Event::record(Stream) {
+    cuda_not_compiled("Event");
+}
+bool Event::done() const {
+    return event_ == nullptr;
+}
+void Event::wait() const {}
+void Event::hold(Stream) const {}
+double Event::seconds_since(const Event&) const {
+    cuda_not_compiled("Event");
+}
+void push_range(const char*) {}
+void pop_range() {}
 
 // One line for each operation of kernels/cuda/ops.h, for both types of the CPU backend.
 #define OGROM_NOT_COMPILED(operation, Op)                   \
