@@ -1,8 +1,10 @@
-// Storage types of tensors and their sizes. bf16, fp16 and fp8 have names from the first day; the CPU backend computes
-// in fp32 or fp64 and refuses the others by name until they exist.
+// Storage types of tensors and their sizes. The CPU backend computes in fp32 or fp64, the CUDA backend in bf16 as well;
+// fp16 and fp8 have names and are refused by name until they exist.
 #pragma once
 #include <string_view>
+#include <type_traits>
 
+#include "kernels/common/bf16.h"
 #include "kernels/common/extents.h"
 
 namespace ogrom {
@@ -70,6 +72,10 @@ constexpr Dtype dtype_of<double>() {
     return Dtype::fp64;
 }
 template <>
+constexpr Dtype dtype_of<Bf16>() {
+    return Dtype::bf16;
+}
+template <>
 constexpr Dtype dtype_of<std::int32_t>() {
     return Dtype::i32;
 }
@@ -81,5 +87,12 @@ template <>
 constexpr Dtype dtype_of<u64>() {
     return Dtype::u64;
 }
+
+// Beside tensors stored in T: what gradients, masters and moments are kept in, and what rows' statistics and scalars
+// are. bf16 has too few bits for either.
+template <class T>
+using GradientOf = std::conditional_t<std::is_same_v<T, Bf16>, float, T>;
+template <class T>
+using StatisticOf = std::conditional_t<std::is_same_v<T, Bf16>, float, T>;
 
 }  // namespace ogrom

@@ -4,13 +4,16 @@
 #include "kernels/ops/attention.h"
 
 #include <algorithm>
+#include <atomic>
 #include <omp.h>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/common/fault.h"
 #include "kernels/common/rng.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/attention_job.h"
+#include "kernels/cuda/ops.h"
 
 namespace ogrom {
 namespace cpu {
@@ -285,21 +288,37 @@ template void attention_backward_on(Isa, const ops::AttentionBackward<double>&);
 }  // namespace cpu
 
 namespace ops {
+namespace {
+
+std::atomic<AttentionSettings>& settings_in_use() {
+    static std::atomic<AttentionSettings> settings{AttentionSettings{}};
+    return settings;
+}
+
+}  // namespace
 
 template <class T>
 void attention_forward(Stream stream, const AttentionForward<T>& op) {
+    check(op.shape);
     if (stream.backend == Backend::cuda) {
-        cuda_not_compiled("attention_forward");
+        cuda::attention_forward(stream, op);
+    } else if constexpr (std::is_same_v<T, Bf16>) {
+        fail(ExitCode::usage, "attention_forward: bf16 needs a GPU");
+    } else {
+        cpu::attention_forward_on(cpu::best_isa(), op);
     }
-    cpu::attention_forward_on(cpu::best_isa(), op);
 }
 
 template <class T>
 void attention_backward(Stream stream, const AttentionBackward<T>& op) {
+    check(op.shape);
     if (stream.backend == Backend::cuda) {
-        cuda_not_compiled("attention_backward");
+        cuda::attention_backward(stream, op);
+    } else if constexpr (std::is_same_v<T, Bf16>) {
+        fail(ExitCode::usage, "attention_backward: bf16 needs a GPU");
+    } else {
+        cpu::attention_backward_on(cpu::best_isa(), op);
     }
-    cpu::attention_backward_on(cpu::best_isa(), op);
 }
 
 const char* attention_backend() {
@@ -310,10 +329,24 @@ i64 attention_workspace(const AttentionShape& shape, int threads) {
     return threads * workspace_of_thread(shape) + 16;
 }
 
+i64 attention_workspace(const AttentionShape& shape, Backend backend, int threads) {
+    return backend == Backend::cuda ? 0 : attention_workspace(shape, threads);
+}
+
+void set_attention_settings(AttentionSettings settings) {
+    settings_in_use() = settings;
+}
+
+AttentionSettings attention_settings() {
+    return settings_in_use();
+}
+
 template void attention_forward(Stream, const AttentionForward<float>&);
 template void attention_forward(Stream, const AttentionForward<double>&);
+template void attention_forward(Stream, const AttentionForward<Bf16>&);
 template void attention_backward(Stream, const AttentionBackward<float>&);
 template void attention_backward(Stream, const AttentionBackward<double>&);
+template void attention_backward(Stream, const AttentionBackward<Bf16>&);
 
 }  // namespace ops
 }  // namespace ogrom

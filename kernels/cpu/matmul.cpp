@@ -89,8 +89,8 @@ template void matmul_in_pieces(const ops::Matmul<double>&, i64);
 
 namespace ops {
 
-template <class T>
-void matmul(Stream stream, const Matmul<T>& op) {
+template <class T, class Y>
+void matmul(Stream stream, const Matmul<T, Y>& op) {
     if (stream.backend == Backend::cuda) {
         cuda::matmul(stream, op);
         return;
@@ -98,7 +98,7 @@ void matmul(Stream stream, const Matmul<T>& op) {
     if (op.m == 0 || op.n == 0) {
         return;
     }
-    Matmul<T> product = op;
+    Matmul<T, Y> product = op;
     if (fault_active("matmul_beta_ignored")) {
         product.beta = 0;
     }

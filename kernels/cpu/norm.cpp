@@ -101,11 +101,39 @@ bool all_finite(Stream stream, const T* x, i64 n) {
     return finite.load();
 }
 
+template <class T>
+void last_nonfinite(Stream stream, u64* key, const T* x, i64 n, u64 base) {
+    if (stream.backend == Backend::cuda) {
+        cuda::last_nonfinite(stream, key, x, n, base);
+        return;
+    }
+    std::atomic<i64> last{-1};
+    parallel_ranges(n, 4 * block_elements, [&](i64 first, i64 end) {
+        for (i64 i = first; i < end; i += block_elements) {
+            const i64 count = std::min(block_elements, end - i);
+            if (range_finite(x + i, count)) {
+                continue;
+            }
+            i64 place = i + (fault_active("last_nonfinite_misplaced") ? count - 2 : count - 1);
+            while (place >= i && range_finite(x + place, 1)) {
+                --place;
+            }
+            for (i64 known = last.load(); known < place && !last.compare_exchange_weak(known, place);) {
+            }
+        }
+    });
+    if (last.load() >= 0) {
+        *key = std::max(*key, base + 1 + static_cast<u64>(last.load()));
+    }
+}
+
 template double sum_of_squares<float>(Stream, const float*, i64);
 template double sum_of_squares<double>(Stream, const double*, i64);
 template void block_squares<float>(Stream, const float*, i64, ExactSum&);
 template void block_squares<double>(Stream, const double*, i64, ExactSum&);
 template bool all_finite<float>(Stream, const float*, i64);
 template bool all_finite<double>(Stream, const double*, i64);
+template void last_nonfinite<float>(Stream, u64*, const float*, i64, u64);
+template void last_nonfinite<double>(Stream, u64*, const double*, i64, u64);
 
 }  // namespace ogrom::ops

@@ -11,7 +11,7 @@ struct RowTerm {
     const T* d_y;
     i64 ldy;
 
-    __device__ void operator()(i64 row, i64 column, Values<T, V> (&sums)[1]) const {
+    __device__ void operator()(i64 row, i64 column, Values<Math<T>, V> (&sums)[1]) const {
         const Values<T, V> g = load<V>(d_y + row * ldy + column);
 #pragma unroll
         for (int v = 0; v < V; ++v) {
@@ -31,13 +31,15 @@ void bias_gradient(Stream stream, const ops::BiasGradient<T>& op) {
     with_width<T>(fits, [&](auto width) {
         constexpr int V = decltype(width)::value;
         const RowSplits splits = row_splits(op.rows, op.cols, V);
-        T* partial = static_cast<T*>(scratch(stream, splits.count * op.cols * static_cast<i64>(sizeof(T))));
+        using M = Math<T>;
+        M* partial = static_cast<M*>(scratch(stream, splits.count * op.cols * static_cast<i64>(sizeof(M))));
         make_splits<V, 1>(stream, partial, op.rows, op.cols, splits, RowTerm<T, V>{op.d_y, op.ldy}, "bias_gradient");
-        add_splits(stream, op.d_bias, partial, splits.count, op.cols, op.cols, "bias_gradient");
+        add_splits(stream, Gradients<GradientOf<T>, 1>{{op.d_bias}}, partial, splits.count, op.cols, "bias_gradient");
     });
 }
 
 template void bias_gradient(Stream, const ops::BiasGradient<float>&);
 template void bias_gradient(Stream, const ops::BiasGradient<double>&);
+template void bias_gradient(Stream, const ops::BiasGradient<Bf16>&);
 
 }  // namespace ogrom::cuda

@@ -65,11 +65,26 @@ __global__ void __launch_bounds__(column_lanes* row_lanes)
     }
 }
 
-// gradient[c] += sum over parts p, in order inside each of 16 lanes, of partial[p * stride + c].
-template <class G, class T>
+template <class G, int K>
+struct Gradients {
+    G* at[K];
+};
+
+// at[k][c] += sum over parts p, in order inside each of 16 lanes, of partial[p][k][c]; a null gradient is passed over.
+template <class G, int K, class T>
 __global__ void __launch_bounds__(column_lanes* join_lanes)
-    join_splits(G* gradient, const T* partial, i64 parts, i64 stride, i64 columns) {
+    join_splits(Gradients<G, K> gradients, const T* partial, i64 parts, i64 columns) {
     __shared__ double shared[join_lanes][column_lanes];
+    G* gradient = gradients.at[0];
+#pragma unroll
+    for (int k = 1; k < K; ++k) {
+        gradient = static_cast<int>(blockIdx.y) == k ? gradients.at[k] : gradient;
+    }
+    if (gradient == nullptr) {
+        return;
+    }
+    const i64 stride = K * columns;
+    partial += static_cast<i64>(blockIdx.y) * columns;
     const i64 column = static_cast<i64>(blockIdx.x) * column_lanes + threadIdx.x;
     double sum = 0;
     if (column < columns) {
@@ -99,11 +114,11 @@ void make_splits(Stream stream, T* partial, i64 rows, i64 columns, const RowSpli
     check_launch(operation);
 }
 
-template <class G, class T>
-void add_splits(Stream stream, G* gradient, const T* partial, i64 parts, i64 stride, i64 columns,
+template <class G, int K, class T>
+void add_splits(Stream stream, const Gradients<G, K>& gradients, const T* partial, i64 parts, i64 columns,
                 const char* operation) {
-    join_splits<<<grid_of(ceil_div(columns, column_lanes)), dim3(column_lanes, join_lanes), 0, native(stream)>>>(
-        gradient, partial, parts, stride, columns);
+    join_splits<<<dim3(grid_of(ceil_div(columns, column_lanes)), K), dim3(column_lanes, join_lanes), 0,
+                  native(stream)>>>(gradients, partial, parts, columns);
     check_launch(operation);
 }
 

@@ -1,8 +1,10 @@
-// kernels/ops/cross_entropy.h, a block for each row: the largest logit, the sum of exponentials, the gradient. A row is
-// read three times, from L2 after the first. The two ways (fused, in parts) make the same sums in the same order; in
-// parts, the logits stay until finish. Losses of rows are kept and added by one block in a fixed order.
+// kernels/ops/cross_entropy.h, a block for each row: the largest logit, the sum of exponentials, the gradient. The
+// fused way keeps a row that fits in shared memory, else it is read three times, from L2 after the first. The two ways
+// (fused, in parts) make the same sums in the same order; in parts, the logits stay until finish. Losses of rows are
+// kept and added by one block in a fixed order.
 #include <limits>
 
+#include "kernels/cuda/gelu.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/pack.cuh"
@@ -11,12 +13,14 @@
 namespace ogrom::cuda {
 namespace {
 
-constexpr int most_threads = 1024;
+constexpr int most_threads = 512;  // two blocks with a row each on a processor
 constexpr int most_warps = most_threads / 32;
+constexpr int loss_threads = 1024;
+constexpr i64 staged_bytes = i64{110} << 10;  // of a row in shared memory
 constexpr unsigned full_warp = 0xFFFFFFFFU;
 
 int threads_for(i64 columns) {
-    return columns < 4096 ? 128 : (columns < 16384 ? 512 : most_threads);
+    return columns < 4096 ? 128 : most_threads;
 }
 
 // A NaN may be passed over here: the sum of exponentials shows it.
@@ -56,22 +60,28 @@ __device__ double block_sum(double value, double* slots) {
     return value;
 }
 
-// body(values, column) over the packs of [0, columns) that this thread takes, then single(value, column) over the rest.
+// body(values, column) over the packs of [0, columns) that this thread takes, then over single columns of the rest.
+// `kept`: a copy of the packs, or z itself; each thread reads the packs that it wrote there.
 template <int V, class T, class Body>
-__device__ void over_columns(const T* z, i64 columns, const Body& body) {
+__device__ void over_columns(const T* kept, const T* z, i64 columns, const Body& body) {
     const i64 packs = columns / V;
+#pragma unroll 4
     for (i64 p = threadIdx.x; p < packs; p += blockDim.x) {
-        body(load<V>(z + p * V), p * V);
+        body(load<V>(kept + p * V), p * V);
     }
     for (i64 c = packs * V + threadIdx.x; c < columns; c += blockDim.x) {
         body(load<1>(z + c), c);
     }
 }
 
+// keep: where the packs are copied to, or null.
 template <int V, class T>
-__device__ T row_max(const T* z, i64 columns, T* slots) {
-    T top = -std::numeric_limits<T>::infinity();
-    over_columns<V>(z, columns, [&]<int N>(const Values<T, N>& x, i64) {
+__device__ Math<T> row_max(T* keep, const T* z, i64 columns, Math<T>* slots) {
+    Math<T> top = -std::numeric_limits<Math<T>>::infinity();
+    over_columns<V>(z, z, columns, [&]<int N>(const Values<T, N>& x, i64 c) {
+        if (N == V && keep != nullptr) {
+            store<N>(keep + c, x);  // what was read, exactly
+        }
 #pragma unroll
         for (int v = 0; v < N; ++v) {
             top = x.at[v] > top ? x.at[v] : top;
@@ -81,12 +91,12 @@ __device__ T row_max(const T* z, i64 columns, T* slots) {
 }
 
 template <int V, class T>
-__device__ double row_sum(const T* z, i64 columns, T top, double* slots) {
-    T sum = 0;
-    over_columns<V>(z, columns, [&]<int N>(const Values<T, N>& x, i64) {
+__device__ double row_sum(const T* kept, const T* z, i64 columns, Math<T> top, double* slots) {
+    Math<T> sum = 0;
+    over_columns<V>(kept, z, columns, [&]<int N>(const Values<T, N>& x, i64) {
 #pragma unroll
         for (int v = 0; v < N; ++v) {
-            sum += exp(x.at[v] - top);
+            sum += exponential_of<T>(x.at[v] - top);
         }
     });
     return block_sum(static_cast<double>(sum), slots);
@@ -95,20 +105,20 @@ __device__ double row_sum(const T* z, i64 columns, T top, double* slots) {
 template <class T>
 __device__ void fill_zero(T* z, i64 first, i64 last) {
     for (i64 c = first + threadIdx.x; c < last; c += blockDim.x) {
-        z[c] = T(0);
+        z[c] = static_cast<T>(Math<T>(0));
     }
 }
 
 // z_v := scale (exp(z_v - top) / sum - [v == target]); a target elsewhere is < 0 or >= columns.
 template <int V, class T>
-__device__ void row_gradient(T* z, i64 columns, i64 target, T top, double scale, double sum) {
-    const T factor = static_cast<T>(scale / sum);
-    over_columns<V>(z, columns, [&]<int N>(Values<T, N> x, i64 c) {
+__device__ void row_gradient(const T* kept, T* z, i64 columns, i64 target, Math<T> top, double scale, double sum) {
+    const auto factor = static_cast<Math<T>>(scale / sum);
+    over_columns<V>(kept, z, columns, [&]<int N>(Values<T, N> x, i64 c) {
     // p - 1 in double: near p = 1 the difference would lose its digits in fp32.
 #pragma unroll
         for (int v = 0; v < N; ++v) {
-            const T e = exp(x.at[v] - top);
-            x.at[v] = c + v == target ? static_cast<T>(scale * (static_cast<double>(e) / sum - 1.0)) : factor * e;
+            const Math<T> e = exponential_of<T>(x.at[v] - top);
+            x.at[v] = c + v == target ? static_cast<Math<T>>(scale * (static_cast<double>(e) / sum - 1.0)) : factor * e;
         }
         store<N>(z + c, x);
     });
@@ -124,25 +134,30 @@ __device__ double scale_of(const Op& op) {
     return op.scale_at != nullptr ? *op.scale_at : op.scale;
 }
 
+enum class Keep { nothing, row };
+
 // loss[row]: 0 where the row does not count, NaN where its target is outside.
 template <class T, int V>
-__global__ void __launch_bounds__(most_threads) fused_rows(ops::CrossEntropy<T> op, double* loss) {
-    __shared__ T tops[most_warps];
+__global__ void __launch_bounds__(most_threads, 2) fused_rows(ops::CrossEntropy<T> op, double* loss, Keep keeping) {
+    extern __shared__ uint4 memory[];
+    __shared__ Math<T> tops[most_warps];
     __shared__ double sums[most_warps];
     for (i64 row = blockIdx.x; row < op.rows; row += gridDim.x) {
         T* z = op.logits + row * op.ld;
+        T* const keep = keeping == Keep::row ? reinterpret_cast<T*>(memory) : nullptr;
+        const T* const kept = keep != nullptr ? keep : z;
         const bool counted = counts(op, row);
         if (counted) {
             const i64 target = op.targets[row];
             const bool inside = target >= 0 && target < op.vocabulary;
-            const T of_target = inside ? z[target] : std::numeric_limits<T>::quiet_NaN();
-            const T top = row_max<V>(z, op.vocabulary, tops);
-            const double sum = row_sum<V>(z, op.vocabulary, top, sums);
+            const auto of_target = inside ? static_cast<Math<T>>(z[target]) : std::numeric_limits<Math<T>>::quiet_NaN();
+            const Math<T> top = row_max<V>(keep, z, op.vocabulary, tops);
+            const double sum = row_sum<V>(kept, z, op.vocabulary, top, sums);
             if (threadIdx.x == 0) {
                 loss[row] = log(sum) - (static_cast<double>(of_target) - static_cast<double>(top));
             }
             if (op.gradient == ops::Gradient::in_place) {
-                row_gradient<V>(z, op.vocabulary, target, top, scale_of(op), sum);
+                row_gradient<V>(kept, z, op.vocabulary, target, top, scale_of(op), sum);
             }
         } else if (threadIdx.x == 0) {
             loss[row] = 0;
@@ -155,10 +170,10 @@ __global__ void __launch_bounds__(most_threads) fused_rows(ops::CrossEntropy<T> 
 
 template <class T, int V>
 __global__ void __launch_bounds__(most_threads) max_rows(ops::CrossEntropyPart<T> op) {
-    __shared__ T tops[most_warps];
+    __shared__ Math<T> tops[most_warps];
     for (i64 row = blockIdx.x; row < op.rows; row += gridDim.x) {
         const i64 columns = counts(op, row) ? op.columns : 0;
-        const T top = row_max<V>(op.logits + row * op.ld, columns, tops);
+        const Math<T> top = row_max<V>(static_cast<T*>(nullptr), op.logits + row * op.ld, columns, tops);
         if (threadIdx.x == 0) {
             op.max[row] = top;
         }
@@ -171,14 +186,15 @@ __global__ void __launch_bounds__(most_threads) sum_rows(ops::CrossEntropyPart<T
     for (i64 row = blockIdx.x; row < op.rows; row += gridDim.x) {
         const T* z = op.logits + row * op.ld;
         const bool counted = counts(op, row);
-        const double sum = row_sum<V>(z, counted ? op.columns : 0, op.max[row], sums);
+        const double sum = row_sum<V>(z, z, counted ? op.columns : 0, op.max[row], sums);
         if (threadIdx.x == 0) {
             const i64 target = op.targets[row] - op.first_column;
             const bool outside = op.targets[row] < 0 || op.targets[row] >= op.vocabulary;
             const bool here = !outside && target >= 0 && target < op.columns;
             const double elsewhere = outside ? std::numeric_limits<double>::quiet_NaN() : 0.0;
             op.sums[row] = sum;
-            op.sums[op.rows + row] = !counted ? 0.0 : (here ? static_cast<double>(z[target]) : elsewhere);
+            op.sums[op.rows + row] =
+                !counted ? 0.0 : (here ? static_cast<double>(static_cast<Math<T>>(z[target])) : elsewhere);
         }
     }
 }
@@ -188,14 +204,14 @@ __global__ void __launch_bounds__(most_threads) finish_rows(ops::CrossEntropyPar
     for (i64 row = blockIdx.x; row < op.rows; row += gridDim.x) {
         const bool counted = counts(op, row);
         const double sum = op.sums[row];
-        const T top = op.max[row];
+        const Math<T> top = op.max[row];
         if (threadIdx.x == 0) {
             loss[row] = counted ? log(sum) - (op.sums[op.rows + row] - static_cast<double>(top)) : 0.0;
         }
         if (op.gradient == ops::Gradient::in_place) {
             T* z = op.logits + row * op.ld;
             if (counted) {
-                row_gradient<V>(z, op.columns, op.targets[row] - op.first_column, top, scale_of(op), sum);
+                row_gradient<V>(z, z, op.columns, op.targets[row] - op.first_column, top, scale_of(op), sum);
             }
             fill_zero(z, counted ? op.columns : 0, op.padded_columns);
         }
@@ -204,9 +220,9 @@ __global__ void __launch_bounds__(most_threads) finish_rows(ops::CrossEntropyPar
 
 // *loss_sum += the sum of loss[rows]: each thread adds neighbouring rows in ascending order, then the threads' sums are
 // added in ascending order.
-__global__ void __launch_bounds__(most_threads) add_losses(double* loss_sum, const double* loss, i64 rows) {
-    __shared__ double sums[most_threads];
-    const i64 each = (rows + most_threads - 1) / most_threads;
+__global__ void __launch_bounds__(loss_threads) add_losses(double* loss_sum, const double* loss, i64 rows) {
+    __shared__ double sums[loss_threads];
+    const i64 each = (rows + loss_threads - 1) / loss_threads;
     const i64 first = min(rows, threadIdx.x * each);
     const i64 last = min(rows, first + each);
     double sum = 0;
@@ -218,7 +234,7 @@ __global__ void __launch_bounds__(most_threads) add_losses(double* loss_sum, con
     __syncthreads();
     if (threadIdx.x == 0) {
         double total = *loss_sum;
-        for (int thread = 0; thread < most_threads; ++thread) {
+        for (int thread = 0; thread < loss_threads; ++thread) {
             total += sums[thread];
         }
         *loss_sum = total;
@@ -231,8 +247,16 @@ double* losses_of(Stream stream, const Op& op) {
 }
 
 void add_losses_of(Stream stream, double* loss_sum, const double* loss, i64 rows) {
-    add_losses<<<1, most_threads, 0, native(stream)>>>(loss_sum, loss, rows);
+    add_losses<<<1, loss_threads, 0, native(stream)>>>(loss_sum, loss, rows);
     check_launch("cross_entropy");
+}
+
+// Bytes beside the few that the kernel has of its own.
+i64 shared_memory() {
+    int device = 0, bytes = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "cudaDeviceGetAttribute");
+    return bytes - 1024;
 }
 
 template <class T, class Op, class Run>
@@ -251,7 +275,16 @@ template <class T>
 void cross_entropy(Stream stream, const ops::CrossEntropy<T>& op) {
     with_rows<T>(op, op.vocabulary, "cross_entropy", [&](auto width, unsigned blocks, unsigned threads) {
         double* loss = losses_of(stream, op);
-        fused_rows<T, decltype(width)::value><<<blocks, threads, 0, native(stream)>>>(op, loss);
+        constexpr int V = decltype(width)::value;
+        const i64 row_bytes = op.vocabulary * static_cast<i64>(sizeof(T));
+        const bool fits = V > 1 && row_bytes <= std::min(staged_bytes, shared_memory());
+        if (fits) {
+            check(cudaFuncSetAttribute(fused_rows<T, V>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                       static_cast<int>(row_bytes)),
+                  "cudaFuncSetAttribute");
+        }
+        fused_rows<T, V><<<blocks, threads, fits ? static_cast<std::size_t>(row_bytes) : 0, native(stream)>>>(
+            op, loss, fits ? Keep::row : Keep::nothing);
         check_launch("cross_entropy");
         add_losses_of(stream, op.loss_sum, loss, op.rows);
     });
@@ -283,11 +316,15 @@ void cross_entropy_finish(Stream stream, const ops::CrossEntropyPart<T>& op) {
 
 template void cross_entropy(Stream, const ops::CrossEntropy<float>&);
 template void cross_entropy(Stream, const ops::CrossEntropy<double>&);
+template void cross_entropy(Stream, const ops::CrossEntropy<Bf16>&);
 template void cross_entropy_max(Stream, const ops::CrossEntropyPart<float>&);
 template void cross_entropy_max(Stream, const ops::CrossEntropyPart<double>&);
+template void cross_entropy_max(Stream, const ops::CrossEntropyPart<Bf16>&);
 template void cross_entropy_sum(Stream, const ops::CrossEntropyPart<float>&);
 template void cross_entropy_sum(Stream, const ops::CrossEntropyPart<double>&);
+template void cross_entropy_sum(Stream, const ops::CrossEntropyPart<Bf16>&);
 template void cross_entropy_finish(Stream, const ops::CrossEntropyPart<float>&);
 template void cross_entropy_finish(Stream, const ops::CrossEntropyPart<double>&);
+template void cross_entropy_finish(Stream, const ops::CrossEntropyPart<Bf16>&);
 
 }  // namespace ogrom::cuda

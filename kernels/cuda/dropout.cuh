@@ -53,8 +53,8 @@ struct Mask {
                     const u32 high = (index & 1) != 0 ? block.word[3] : block.word[2];
                     word = (index & 2) != 0 ? high : low;
                 }
-                T& value = values.at[first + i];
-                value = word >= threshold ? value * static_cast<T>(kept) : T(0);
+                Math<T>& value = values.at[first + i];
+                value = word >= threshold ? value * static_cast<Math<T>>(kept) : Math<T>(0);
             }
         }
     }

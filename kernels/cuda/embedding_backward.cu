@@ -42,15 +42,15 @@ struct Sorted {
     const T* d_y;
     i64 C;
     G* table;
-    T* parts;  // [pieces, 2, C]: of the run that began before the piece, and of the run that begins in it
+    Math<T>* parts;  // [pieces, 2, C]: of the run that began before the piece, and of the run that begins in it
     Mask mask;
 };
 
 // Where a run of this piece goes: the table, or a part.
 enum class Open { no, yes };
 
-template <int V, class T, class G>
-__device__ void put(const Sorted<T, G>& s, i64 piece, u32 key, i64 c, const Values<T, V>& sum, Open left, Open right) {
+template <int V, class T, class G, class S>
+__device__ void put(const Sorted<T, G>& s, i64 piece, u32 key, i64 c, const Values<S, V>& sum, Open left, Open right) {
     if (key == s.none) {
         return;
     }
@@ -131,9 +131,9 @@ __global__ void __launch_bounds__(column_threads) join_pieces(Sorted<T, G> s) {
     if (key == s.none || s.keys[next - 1] != key || begun_before) {
         return;
     }
-    Values<T, V> sum = load<V>(s.parts + (2 * piece + 1) * s.C + c);
+    auto sum = load<V>(s.parts + (2 * piece + 1) * s.C + c);
     for (i64 at = next; at < s.count && s.keys[at] == key; at += piece_rows) {
-        const Values<T, V> part = load<V>(s.parts + 2 * (at / piece_rows) * s.C + c);
+        const auto part = load<V>(s.parts + 2 * (at / piece_rows) * s.C + c);
 #pragma unroll
         for (int v = 0; v < V; ++v) {
             sum.at[v] += part.at[v];
@@ -157,7 +157,7 @@ Memory memory_for(i64 rows, i64 C, int bits) {
           "embedding_backward");
     constexpr i64 grain = 256;
     return {round_up(rows * 4, grain), round_up(static_cast<i64>(sort_bytes), grain),
-            ceil_div(rows, piece_rows) * 2 * C * static_cast<i64>(sizeof(T))};
+            ceil_div(rows, piece_rows) * 2 * C * static_cast<i64>(sizeof(Math<T>))};
 }
 
 // table[index[r] - first_row, :] += dropout'(d_y[r, :]) for rows 0 <= index[r] - first_row < table_rows.
@@ -178,7 +178,7 @@ void add_rows(Stream stream, const ops::EmbeddingBackward<T>& op, G* table, cons
     check(cub::DeviceRadixSort::SortPairs(start + 4 * memory.index_bytes, sort_bytes, indices(0), keys, indices(1),
                                           order, rows, 0, bits, native(stream)),
           "embedding_backward");
-    T* parts = reinterpret_cast<T*>(start + 4 * memory.index_bytes + memory.sort_bytes);
+    auto* parts = reinterpret_cast<Math<T>*>(start + 4 * memory.index_bytes + memory.sort_bytes);
     const Sorted<T, G> sorted{keys, order, rows, none, op.d_y, op.C, table, parts, Mask(op)};
     with_width<T>(aligned16(op.d_y, table) && op.C % wide<T> == 0, [&](auto width) {
         constexpr int V = decltype(width)::value;
@@ -208,5 +208,6 @@ void embedding_backward(Stream stream, const ops::EmbeddingBackward<T>& op) {
 
 template void embedding_backward(Stream, const ops::EmbeddingBackward<float>&);
 template void embedding_backward(Stream, const ops::EmbeddingBackward<double>&);
+template void embedding_backward(Stream, const ops::EmbeddingBackward<Bf16>&);
 
 }  // namespace ogrom::cuda

@@ -4,16 +4,16 @@
 namespace ogrom::cuda {
 namespace {
 
-template <class T, int V>
+template <class Y, class X, int V>
 struct AddBody {
-    T* y;
-    const T* x;
+    Y* y;
+    const X* x;
     i64 first;
 
     __device__ void operator()(i64 pack) const {
         const i64 i = first + pack * V;
-        Values<T, V> sum = load<V>(y + i);
-        const Values<T, V> added = load<V>(x + i);
+        auto sum = load<V>(y + i);
+        const auto added = load<V>(x + i);
 #pragma unroll
         for (int v = 0; v < V; ++v) {
             sum.at[v] += added.at[v];
@@ -22,11 +22,56 @@ struct AddBody {
     }
 };
 
+template <class T, int V>
+struct FillBody {
+    T* y;
+    Math<T> value;
+    i64 first;
+
+    __device__ void operator()(i64 pack) const {
+        Values<Math<T>, V> values;
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            values.at[v] = value;
+        }
+        store<V>(y + first + pack * V, values);
+    }
+};
+
+template <class To, class From>
+__device__ Math<To> converted(From x) {
+    if constexpr (std::is_same_v<To, Bf16> && std::is_same_v<From, double>) {
+        return odd_rounded(x);
+    } else {
+        return static_cast<Math<To>>(x);
+    }
+}
+
+template <class To, class From, int V>
+struct CastBody {
+    To* y;
+    const From* x;
+    i64 first;
+
+    __device__ void operator()(i64 pack) const {
+        const i64 i = first + pack * V;
+        const auto from = load<V>(x + i);
+        Values<Math<To>, V> to;
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            to.at[v] = converted<To>(from.at[v]);
+        }
+        store<V>(y + i, to);
+    }
+};
+
 }  // namespace
 
-template <class T>
-void add(Stream stream, T* y, const T* x, i64 n) {
-    for_each_flat<T, AddBody>(stream, n, aligned16(y, x), "add", y, x);
+template <class Y, class X>
+void add(Stream stream, Y* y, const X* x, i64 n) {
+    for_each_flat<wide_of<Y, X>>(stream, n, aligned16(y, x), "add", [&](auto width, i64 first) {
+        return AddBody<Y, X, decltype(width)::value>{y, x, first};
+    });
 }
 
 template <class T>
@@ -37,9 +82,35 @@ void copy(Stream stream, T* y, const T* x, i64 n) {
     }
 }
 
+template <class T>
+void fill(Stream stream, T* y, T value, i64 n) {
+    const auto number = static_cast<Math<T>>(value);
+    for_each_flat<wide<T>>(stream, n, aligned16(y), "fill", [&](auto width, i64 first) {
+        return FillBody<T, decltype(width)::value>{y, number, first};
+    });
+}
+
+template <class To, class From>
+void cast(Stream stream, To* y, const From* x, i64 n) {
+    for_each_flat<wide_of<To, From>>(stream, n, aligned16(y, x), "cast", [&](auto width, i64 first) {
+        return CastBody<To, From, decltype(width)::value>{y, x, first};
+    });
+}
+
 template void add(Stream, float*, const float*, i64);
 template void add(Stream, double*, const double*, i64);
+template void add(Stream, float*, const Bf16*, i64);
 template void copy(Stream, float*, const float*, i64);
 template void copy(Stream, double*, const double*, i64);
+template void copy(Stream, Bf16*, const Bf16*, i64);
+template void fill(Stream, float*, float, i64);
+template void fill(Stream, double*, double, i64);
+template void fill(Stream, Bf16*, Bf16, i64);
+template void cast(Stream, float*, const double*, i64);
+template void cast(Stream, float*, const Bf16*, i64);
+template void cast(Stream, double*, const float*, i64);
+template void cast(Stream, double*, const Bf16*, i64);
+template void cast(Stream, Bf16*, const float*, i64);
+template void cast(Stream, Bf16*, const double*, i64);
 
 }  // namespace ogrom::cuda

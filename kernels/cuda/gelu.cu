@@ -1,33 +1,9 @@
 #include "kernels/cuda/flat.cuh"
+#include "kernels/cuda/gelu.cuh"
 #include "kernels/cuda/ops.h"
 
 namespace ogrom::cuda {
 namespace {
-
-constexpr double sqrt_2_over_pi = 0.79788456080286535588;
-constexpr double cubic = 0.044715;
-
-// e^-2k, k = sqrt(2/pi) (u + 0.044715 u^3), as in kernels/cpu/gelu.cpp.
-template <class T>
-__device__ T exponential(T u) {
-    return exp(static_cast<T>(-2 * sqrt_2_over_pi) * u * (T(1) + static_cast<T>(cubic) * u * u));
-}
-
-template <class T>
-__device__ T value(T u) {
-    return u / (T(1) + exponential(u));
-}
-
-// s + u s (1 - s) 2 dk/du, s = 1 / (1 + e^-2k); beyond |u| = 9.9 the value at 9.9. A NaN passes the comparisons.
-template <class T>
-__device__ T derivative(T u) {
-    constexpr T most = T(9.9);
-    const T v = u > most ? most : (u < -most ? -most : u);
-    const T e = exponential(v);
-    const T s = T(1) / (T(1) + e);
-    const T slope = static_cast<T>(2 * sqrt_2_over_pi) * (T(1) + static_cast<T>(3 * cubic) * v * v);
-    return s + v * slope * (s * (s * e));
-}
 
 template <class T, int V>
 struct BiasGeluBody {
@@ -42,8 +18,8 @@ struct BiasGeluBody {
         Values<T, V> y;
 #pragma unroll
         for (int v = 0; v < V; ++v) {
-            u.at[v] += bias.at[v];
-            y.at[v] = value(u.at[v]);
+            u.at[v] = stored<T>(u.at[v] + bias.at[v]);
+            y.at[v] = Gelu::value<T>(u.at[v]);
         }
         store<V>(op.x + start, u);
         store<V>(op.y + start, y);
@@ -61,7 +37,7 @@ struct ValueBody {
         Values<T, V> x = load<V>(u + i);
 #pragma unroll
         for (int v = 0; v < V; ++v) {
-            x.at[v] = value(x.at[v]);
+            x.at[v] = Gelu::value<T>(x.at[v]);
         }
         store<V>(y + i, x);
     }
@@ -80,7 +56,7 @@ struct DerivativeBody {
         const Values<T, V> x = load<V>(u + i);
 #pragma unroll
         for (int v = 0; v < V; ++v) {
-            d.at[v] *= derivative(x.at[v]);
+            d.at[v] *= Gelu::derivative<T>(x.at[v]);
         }
         store<V>(d_x + i, d);
     }
@@ -90,7 +66,9 @@ struct DerivativeBody {
 
 template <class T>
 void gelu_forward(Stream stream, const ops::GeluForward<T>& op) {
-    for_each_flat<T, ValueBody>(stream, op.n, aligned16(op.y, op.u), "gelu_forward", op.y, op.u);
+    for_each_flat<wide<T>>(stream, op.n, aligned16(op.y, op.u), "gelu_forward", [&](auto width, i64 first) {
+        return ValueBody<T, decltype(width)::value>{op.y, op.u, first};
+    });
 }
 
 template <class T>
@@ -108,15 +86,19 @@ void bias_gelu_forward(Stream stream, const ops::BiasGeluForward<T>& op) {
 
 template <class T>
 void gelu_backward(Stream stream, const ops::GeluBackward<T>& op) {
-    for_each_flat<T, DerivativeBody>(stream, op.n, aligned16(op.d_x, op.d_y, op.u), "gelu_backward", op.d_x, op.d_y,
-                                     op.u);
+    for_each_flat<wide<T>>(stream, op.n, aligned16(op.d_x, op.d_y, op.u), "gelu_backward", [&](auto width, i64 first) {
+        return DerivativeBody<T, decltype(width)::value>{op.d_x, op.d_y, op.u, first};
+    });
 }
 
 template void bias_gelu_forward(Stream, const ops::BiasGeluForward<float>&);
 template void bias_gelu_forward(Stream, const ops::BiasGeluForward<double>&);
+template void bias_gelu_forward(Stream, const ops::BiasGeluForward<Bf16>&);
 template void gelu_forward(Stream, const ops::GeluForward<float>&);
 template void gelu_forward(Stream, const ops::GeluForward<double>&);
+template void gelu_forward(Stream, const ops::GeluForward<Bf16>&);
 template void gelu_backward(Stream, const ops::GeluBackward<float>&);
 template void gelu_backward(Stream, const ops::GeluBackward<double>&);
+template void gelu_backward(Stream, const ops::GeluBackward<Bf16>&);
 
 }  // namespace ogrom::cuda

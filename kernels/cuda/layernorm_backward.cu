@@ -14,19 +14,23 @@ struct HeldRow {
     static constexpr int V = wide<T>;
     static constexpr int P = lane_packs<T>;
     Values<T, V> xh[P], d_y[P];
-    T mean_g = 0, mean_gx = 0;
+    Pack<T, V> before[P];  // of d_x where it is added to, on its way while the sums are made
+    Math<T> mean_g = 0, mean_gx = 0;
 
     __device__ static i64 column(int p, int lane) { return static_cast<i64>(p * 32 * W + lane) * V; }
 
     __device__ void read(const ops::LayerNormBackward<T>& op, i64 row, int lane, bool here) {
-        const T mean = here ? op.mean[row] : T(0);
-        const T rstd = here ? op.rstd[row] : T(0);
+        const Math<T> mean = here ? op.mean[row] : Math<T>(0);
+        const Math<T> rstd = here ? op.rstd[row] : Math<T>(0);
 #pragma unroll
         for (int p = 0; p < P; ++p) {
             const i64 c = column(p, lane);
             const bool inside = here && c < op.C;
             d_y[p] = inside ? load<V>(op.d_y + row * op.C + c) : Values<T, V>{};
             xh[p] = inside ? load<V>(op.x + row * op.C + c) : Values<T, V>{};
+            if (inside && op.d_x != nullptr && op.mode == ops::Accumulate::add) {
+                before[p] = load_packed<V>(op.d_x + row * op.C + c);
+            }
         }
 #pragma unroll
         for (int p = 0; p < P; ++p) {
@@ -38,32 +42,32 @@ struct HeldRow {
     }
 
     // Columns outside the row have d_y = 0 and add nothing.
-    __device__ void sum(const ops::LayerNormBackward<T>& op, int lane, T (&slots)[2][W * rows_at_a_time<W>]) {
-        T of_g = 0, of_gx = 0;
+    __device__ void sum(const ops::LayerNormBackward<T>& op, int lane, Math<T> (&slots)[2][W * rows_at_a_time<W>]) {
+        Math<T> of_g = 0, of_gx = 0;
 #pragma unroll
         for (int p = 0; p < P; ++p) {
             const i64 c = column(p, lane);
             const Values<T, V> gamma = c < op.C ? load<V>(op.gamma + c) : Values<T, V>{};
 #pragma unroll
             for (int v = 0; v < V; ++v) {
-                const T g = d_y[p].at[v] * gamma.at[v];
+                const Math<T> g = d_y[p].at[v] * gamma.at[v];
                 of_g += g;
                 of_gx += g * xh[p].at[v];
             }
         }
-        mean_g = group_sum<W>(of_g, slots[0]) / static_cast<T>(op.C);
-        mean_gx = group_sum<W>(of_gx, slots[1]) / static_cast<T>(op.C);
+        mean_g = group_sum<W>(of_g, slots[0]) / static_cast<Math<T>>(op.C);
+        mean_gx = group_sum<W>(of_gx, slots[1]) / static_cast<Math<T>>(op.C);
     }
 
     __device__ void write(const ops::LayerNormBackward<T>& op, i64 row, int lane) const {
-        const T rstd = op.rstd[row];
+        const Math<T> rstd = op.rstd[row];
 #pragma unroll
         for (int p = 0; p < P; ++p) {
             const i64 c = column(p, lane);
             if (c < op.C) {
                 T* d_x = op.d_x + row * op.C + c;
                 const Values<T, V> gamma = load<V>(op.gamma + c);
-                Values<T, V> d = op.mode == ops::Accumulate::add ? load<V>(d_x) : Values<T, V>{};
+                Values<T, V> d = op.mode == ops::Accumulate::add ? unpacked<T, V>(before[p]) : Values<T, V>{};
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
                     d.at[v] += rstd * (d_y[p].at[v] * gamma.at[v] - mean_g - xh[p].at[v] * mean_gx);
@@ -76,7 +80,7 @@ struct HeldRow {
 
 // The rows of a block that stand side by side are added in ascending order, then stored.
 template <class T, int W>
-__device__ void store_sums(T* partial, i64 C, int lane, const Values<T, wide<T>> (&sums)[lane_packs<T>]) {
+__device__ void store_sums(Math<T>* partial, i64 C, int lane, const Values<T, wide<T>> (&sums)[lane_packs<T>]) {
     constexpr int V = wide<T>;
     constexpr int P = lane_packs<T>;
     constexpr int R = rows_at_a_time<W>;
@@ -89,14 +93,14 @@ __device__ void store_sums(T* partial, i64 C, int lane, const Values<T, wide<T>>
             }
         }
     } else {
-        __shared__ Pack<T, V> joined[P * 32 * W];
+        __shared__ Pack<Math<T>, V> joined[P * 32 * W];
         const int in_block = static_cast<int>(threadIdx.x) / (32 * W);
         for (int r = 0; r < R; ++r) {
 #pragma unroll
             for (int p = 0; p < P && in_block == r; ++p) {
                 const i64 c = HeldRow<T, W>::column(p, lane);
-                T* slot = joined[p * 32 * W + lane].at;
-                const Values<T, V> before = r > 0 ? load<V>(slot) : Values<T, V>{};
+                Math<T>* slot = joined[p * 32 * W + lane].at;
+                const auto before = r > 0 ? load<V>(slot) : Values<Math<T>, V>{};
                 Values<T, V> total;
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
@@ -114,11 +118,11 @@ __device__ void store_sums(T* partial, i64 C, int lane, const Values<T, wide<T>>
 }
 
 template <class T, int W, NormParts Parts>
-__global__ void __launch_bounds__(row_threads<W>) backward_held(ops::LayerNormBackward<T> op, T* partial) {
+__global__ void __launch_bounds__(row_threads<W>) backward_held(ops::LayerNormBackward<T> op, Math<T>* partial) {
     constexpr int V = wide<T>;
     constexpr int P = lane_packs<T>;
     constexpr int R = rows_at_a_time<W>;
-    __shared__ T slots[2][W * R];
+    __shared__ Math<T> slots[2][W * R];
     const int lane = static_cast<int>(threadIdx.x) % (32 * W);
     Values<T, V> d_gamma[P] = {}, d_beta[P] = {};
     for (i64 base = static_cast<i64>(blockIdx.x) * R; base < op.rows; base += static_cast<i64>(gridDim.x) * R) {
@@ -144,7 +148,7 @@ __global__ void __launch_bounds__(row_threads<W>) backward_held(ops::LayerNormBa
         }
     }
     if constexpr (Parts != NormParts::data) {
-        T* mine = partial + static_cast<i64>(blockIdx.x) * 2 * op.C;
+        Math<T>* mine = partial + static_cast<i64>(blockIdx.x) * 2 * op.C;
         store_sums<T, W>(mine, op.C, lane, d_gamma);
         store_sums<T, W>(mine + op.C, op.C, lane, d_beta);
     }
@@ -154,24 +158,26 @@ constexpr int passing_warps = 8;
 
 template <class T>
 __global__ void __launch_bounds__(32 * passing_warps) data_passing(ops::LayerNormBackward<T> op) {
-    __shared__ T slots[2][passing_warps];
+    __shared__ Math<T> slots[2][passing_warps];
     for (i64 row = blockIdx.x; row < op.rows; row += gridDim.x) {
         const T* x = op.x + row * op.C;
         const T* d_y = op.d_y + row * op.C;
         T* d_x = op.d_x + row * op.C;
-        const T mean = op.mean[row];
-        const T rstd = op.rstd[row];
-        T of_g = 0, of_gx = 0;
+        const Math<T> mean = op.mean[row];
+        const Math<T> rstd = op.rstd[row];
+        Math<T> of_g = 0, of_gx = 0;
         for (i64 c = threadIdx.x; c < op.C; c += blockDim.x) {
-            const T g = d_y[c] * op.gamma[c];
+            const Math<T> g = static_cast<Math<T>>(d_y[c]) * static_cast<Math<T>>(op.gamma[c]);
             of_g += g;
-            of_gx += g * ((x[c] - mean) * rstd);
+            of_gx += g * ((static_cast<Math<T>>(x[c]) - mean) * rstd);
         }
-        const T mean_g = group_sum<passing_warps>(of_g, slots[0]) / static_cast<T>(op.C);
-        const T mean_gx = group_sum<passing_warps>(of_gx, slots[1]) / static_cast<T>(op.C);
+        const Math<T> mean_g = group_sum<passing_warps>(of_g, slots[0]) / static_cast<Math<T>>(op.C);
+        const Math<T> mean_gx = group_sum<passing_warps>(of_gx, slots[1]) / static_cast<Math<T>>(op.C);
         for (i64 c = threadIdx.x; c < op.C; c += blockDim.x) {
-            const T before = op.mode == ops::Accumulate::add ? d_x[c] : T(0);
-            d_x[c] = before + rstd * (d_y[c] * op.gamma[c] - mean_g - (x[c] - mean) * rstd * mean_gx);
+            const Math<T> before = op.mode == ops::Accumulate::add ? static_cast<Math<T>>(d_x[c]) : Math<T>(0);
+            const Math<T> g = static_cast<Math<T>>(d_y[c]) * static_cast<Math<T>>(op.gamma[c]);
+            const Math<T> xh = (static_cast<Math<T>>(x[c]) - mean) * rstd;
+            d_x[c] = static_cast<T>(before + rstd * (g - mean_g - xh * mean_gx));
         }
     }
 }
@@ -180,25 +186,22 @@ template <class T>
 struct ParameterTerm {
     const T* x;
     const T* d_y;
-    const T* mean;
-    const T* rstd;
+    const Math<T>* mean;
+    const Math<T>* rstd;
     i64 C;
 
-    __device__ void operator()(i64 row, i64 column, Values<T, 1> (&sums)[2]) const {
+    __device__ void operator()(i64 row, i64 column, Values<Math<T>, 1> (&sums)[2]) const {
         const i64 i = row * C + column;
-        sums[0].at[0] += d_y[i] * ((x[i] - mean[row]) * rstd[row]);
-        sums[1].at[0] += d_y[i];
+        const auto d = static_cast<Math<T>>(d_y[i]);
+        sums[0].at[0] += d * ((static_cast<Math<T>>(x[i]) - mean[row]) * rstd[row]);
+        sums[1].at[0] += d;
     }
 };
 
 template <class T>
-void add_parameters(Stream stream, const ops::LayerNormBackward<T>& op, const T* partial, i64 parts) {
-    if (op.d_gamma != nullptr) {
-        add_splits(stream, op.d_gamma, partial, parts, 2 * op.C, op.C, "layernorm_backward");
-    }
-    if (op.d_beta != nullptr) {
-        add_splits(stream, op.d_beta, partial + op.C, parts, 2 * op.C, op.C, "layernorm_backward");
-    }
+void add_parameters(Stream stream, const ops::LayerNormBackward<T>& op, const Math<T>* partial, i64 parts) {
+    add_splits(stream, Gradients<GradientOf<T>, 2>{{op.d_gamma, op.d_beta}}, partial, parts, op.C,
+               "layernorm_backward");
 }
 
 template <class T>
@@ -206,7 +209,8 @@ void backward_passing(Stream stream, const ops::LayerNormBackward<T>& op) {
     // First the parameters, as d_x may take the place of d_y.
     if (op.d_gamma != nullptr || op.d_beta != nullptr) {
         const RowSplits splits = row_splits(op.rows, op.C, 1);
-        T* partial = static_cast<T*>(scratch(stream, splits.count * 2 * op.C * static_cast<i64>(sizeof(T))));
+        auto* partial =
+            static_cast<Math<T>*>(scratch(stream, splits.count * 2 * op.C * static_cast<i64>(sizeof(Math<T>))));
         make_splits<1, 2>(stream, partial, op.rows, op.C, splits,
                           ParameterTerm<T>{op.x, op.d_y, op.mean, op.rstd, op.C}, "layernorm_backward");
         add_parameters(stream, op, partial, splits.count);
@@ -227,7 +231,7 @@ void run_held(Stream stream, const ops::LayerNormBackward<T>& op) {
         return;
     }
     const i64 blocks = std::min(most_blocks, row_blocks);
-    T* partial = static_cast<T*>(scratch(stream, blocks * 2 * op.C * static_cast<i64>(sizeof(T))));
+    auto* partial = static_cast<Math<T>*>(scratch(stream, blocks * 2 * op.C * static_cast<i64>(sizeof(Math<T>))));
     if (op.d_x == nullptr) {
         backward_held<T, W, NormParts::parameters><<<grid_of(blocks), threads, 0, native(stream)>>>(op, partial);
     } else {
@@ -254,5 +258,6 @@ void layernorm_backward(Stream stream, const ops::LayerNormBackward<T>& op) {
 
 template void layernorm_backward(Stream, const ops::LayerNormBackward<float>&);
 template void layernorm_backward(Stream, const ops::LayerNormBackward<double>&);
+template void layernorm_backward(Stream, const ops::LayerNormBackward<Bf16>&);
 
 }  // namespace ogrom::cuda

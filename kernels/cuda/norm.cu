@@ -1,5 +1,6 @@
 // kernels/ops/norm.h: the order of the sums is that of the CPU (16 lanes of a block, added pairwise), so that fp32
 // ranges give the same bits: four neighbouring threads share a block, each with four lanes of it.
+#include <algorithm>
 #include <bit>
 #include <type_traits>
 
@@ -40,7 +41,7 @@ __device__ double team_squares(const T* x, i64 n) {
 #pragma unroll
     for (int l = 0; l < lanes_each; ++l) {
         if (const i64 i = whole + member * lanes_each + l; i < n) {
-            const auto value = static_cast<double>(x[i]);
+            const auto value = static_cast<double>(static_cast<Math<T>>(x[i]));
             lane[l] = fma(value, value, lane[l]);
         }
     }
@@ -128,37 +129,71 @@ __global__ void settle(ExactSum* sum) {
     sum->normalise();
 }
 
-template <class T>
-struct FindNonfinite {
-    using Bits = std::conditional_t<sizeof(T) == 4, u32, u64>;
-    static constexpr Bits exponent =
-        sizeof(T) == 4 ? static_cast<Bits>(0x7F800000U) : static_cast<Bits>(0x7FF0000000000000U);
-    __device__ static bool bad(T x) { return (std::bit_cast<Bits>(x) & exponent) == exponent; }
-};
+// By the bits: safe under any compiler flag.
+__device__ bool bad(float x) {
+    return (__float_as_uint(x) & 0x7F800000U) == 0x7F800000U;
+}
+__device__ bool bad(double x) {
+    constexpr u64 exponent = 0x7FF0000000000000U;
+    return (std::bit_cast<u64>(x) & exponent) == exponent;
+}
 
 template <int V, class T>
 __global__ void __launch_bounds__(norm_threads) find_nonfinite(u32* found, const T* x, i64 n) {
     const i64 thread = static_cast<i64>(blockIdx.x) * norm_threads + threadIdx.x;
     const i64 step = static_cast<i64>(gridDim.x) * norm_threads;
     const i64 packs = n / V;
-    bool bad = false;
+    bool found_one = false;
 #pragma unroll 4
     for (i64 p = thread; p < packs; p += step) {
         const Values<T, V> values = load<V>(x + p * V);
 #pragma unroll
         for (int v = 0; v < V; ++v) {
-            bad = bad || FindNonfinite<T>::bad(values.at[v]);
+            found_one = found_one || bad(values.at[v]);
         }
     }
     for (i64 i = packs * V + thread; i < n; i += step) {
-        bad = bad || FindNonfinite<T>::bad(x[i]);
+        found_one = found_one || bad(static_cast<Math<T>>(x[i]));
     }
-    if (bad) {
+    if (found_one) {
         *found = 1;  // every writer writes the same
     }
 }
 
+template <int V, class T>
+__global__ void __launch_bounds__(norm_threads) mark_nonfinite(u64* key, const T* x, i64 n, u64 base) {
+    const i64 thread = static_cast<i64>(blockIdx.x) * norm_threads + threadIdx.x;
+    const i64 step = static_cast<i64>(gridDim.x) * norm_threads;
+    const i64 packs = n / V;
+    i64 last = -1;
+#pragma unroll 4
+    for (i64 p = thread; p < packs; p += step) {
+        const Values<T, V> values = load<V>(x + p * V);
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            last = bad(values.at[v]) ? p * V + v : last;
+        }
+    }
+    for (i64 i = packs * V + thread; i < n; i += step) {
+        last = bad(static_cast<Math<T>>(x[i])) ? i : last;
+    }
+    if (last >= 0) {
+        atomicMax(reinterpret_cast<unsigned long long*>(key),
+                  static_cast<unsigned long long>(base + 1 + static_cast<u64>(last)));
+    }
+}
+
 constexpr i64 norm_grid = 2048;
+
+// Packs of no more elements than a thread has lanes.
+template <class T, class Run>
+void with_lanes(const T* x, const Run& run) {
+    if (aligned16(x)) {
+        run(std::integral_constant<int, std::min(wide<T>, lanes_each)>{});
+    } else {
+        run(std::integral_constant<int, 1>{});
+    }
+}
 
 template <class R>
 R fetch(Stream stream, const R* from) {
@@ -177,7 +212,7 @@ double sum_of_squares(Stream stream, const T* x, i64 n) {
     }
     const i64 blocks = ceil_div(n, sum_block);
     auto* sums = static_cast<double*>(scratch(stream, (blocks + 1) * static_cast<i64>(sizeof(double))));
-    with_width<T>(aligned16(x), [&](auto width) {
+    with_lanes<T>(x, [&](auto width) {
         block_sums<decltype(width)::value>
             <<<grid_of(ceil_div(blocks, teams), norm_grid), norm_threads, 0, native(stream)>>>(sums, x, n, blocks);
         check_launch("sum_of_squares");
@@ -195,7 +230,7 @@ void block_squares(Stream stream, const T* x, i64 n, ExactSum& sum) {
     const i64 blocks = ceil_div(n, ops::norm_block);
     OGROM_ASSERT(blocks < (i64{1} << 30));
     settle<<<1, 1, 0, native(stream)>>>(&sum);
-    with_width<T>(aligned16(x), [&](auto width) {
+    with_lanes<T>(x, [&](auto width) {
         exact_squares<decltype(width)::value>
             <<<grid_of(ceil_div(blocks, teams), norm_grid), norm_threads, 0, native(stream)>>>(&sum, x, n, blocks);
         check_launch("block_squares");
@@ -221,11 +256,30 @@ bool all_finite(Stream stream, const T* x, i64 n) {
     return fetch(stream, found) == 0;
 }
 
+template <class T>
+void last_nonfinite(Stream stream, u64* key, const T* x, i64 n, u64 base) {
+    if (n == 0) {
+        return;
+    }
+    with_width<T>(aligned16(x), [&](auto width) {
+        constexpr int V = decltype(width)::value;
+        mark_nonfinite<V>
+            <<<grid_of(ceil_div(ceil_div(n, V), norm_threads), norm_grid), norm_threads, 0, native(stream)>>>(key, x, n,
+                                                                                                              base);
+        check_launch("last_nonfinite");
+    });
+}
+
 template double sum_of_squares(Stream, const float*, i64);
 template double sum_of_squares(Stream, const double*, i64);
+template double sum_of_squares(Stream, const Bf16*, i64);
 template void block_squares(Stream, const float*, i64, ExactSum&);
 template void block_squares(Stream, const double*, i64, ExactSum&);
+template void block_squares(Stream, const Bf16*, i64, ExactSum&);
 template bool all_finite(Stream, const float*, i64);
 template bool all_finite(Stream, const double*, i64);
+template void last_nonfinite(Stream, u64*, const float*, i64, u64);
+template void last_nonfinite(Stream, u64*, const double*, i64, u64);
+template bool all_finite(Stream, const Bf16*, i64);
 
 }  // namespace ogrom::cuda

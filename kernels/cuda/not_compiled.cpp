@@ -1,7 +1,9 @@
 // The CUDA entries of a build without nvcc.
+#include "kernels/cuda/attention.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/philox.h"
+#include "kernels/cuda/products.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/cuda/scratch.h"
 
@@ -23,6 +25,28 @@ void* scratch(Stream, i64) {
 void release_scratch(Stream) {}
 i64 scratch_bytes() {
     return 0;
+}
+
+void set_float_products(FloatProducts) {
+    cuda_not_compiled("set_float_products");
+}
+FloatProducts float_products() {
+    return FloatProducts::fp32;
+}
+std::vector<ProductShape> products_used() {
+    return {};
+}
+ProductSearch search_products(Stream, const std::vector<ProductShape>&, double) {
+    cuda_not_compiled("search_products");
+}
+std::string products_key() {
+    cuda_not_compiled("products_key");
+}
+std::string export_products() {
+    cuda_not_compiled("export_products");
+}
+i64 import_products(const std::string&) {
+    cuda_not_compiled("import_products");
 }
 
 void set_device(int) {
@@ -72,14 +96,15 @@ double Event::seconds_since(const Event&) const {
 void push_range(const char*) {}
 void pop_range() {}
 
-// One line for each operation of kernels/cuda/ops.h, for both types of the CPU backend.
-#define OGROM_NOT_COMPILED(operation, Op)                   \
-    template <class T>                                      \
-    void operation(Stream, const ops::Op<T>&) {             \
-        cuda_not_compiled(#operation);                      \
-    }                                                       \
-    template void operation(Stream, const ops::Op<float>&); \
-    template void operation(Stream, const ops::Op<double>&);
+// One line for each operation of kernels/cuda/ops.h, for all types of a GPU.
+#define OGROM_NOT_COMPILED(operation, Op)                    \
+    template <class T>                                       \
+    void operation(Stream, const ops::Op<T>&) {              \
+        cuda_not_compiled(#operation);                       \
+    }                                                        \
+    template void operation(Stream, const ops::Op<float>&);  \
+    template void operation(Stream, const ops::Op<double>&); \
+    template void operation(Stream, const ops::Op<Bf16>&);
 
 OGROM_NOT_COMPILED(embedding_forward, EmbeddingForward)
 OGROM_NOT_COMPILED(embedding_backward, EmbeddingBackward)
@@ -89,6 +114,7 @@ OGROM_NOT_COMPILED(layernorm_backward, LayerNormBackward)
 OGROM_NOT_COMPILED(add_bias, AddBias)
 OGROM_NOT_COMPILED(residual_forward, ResidualForward)
 OGROM_NOT_COMPILED(dropout_backward, DropoutBackward)
+OGROM_NOT_COMPILED(residual_norm_forward, ResidualNormForward)
 OGROM_NOT_COMPILED(bias_gelu_forward, BiasGeluForward)
 OGROM_NOT_COMPILED(gelu_forward, GeluForward)
 OGROM_NOT_COMPILED(gelu_backward, GeluBackward)
@@ -98,9 +124,18 @@ OGROM_NOT_COMPILED(cross_entropy_sum, CrossEntropyPart)
 OGROM_NOT_COMPILED(cross_entropy_finish, CrossEntropyPart)
 OGROM_NOT_COMPILED(adamw, AdamW)
 OGROM_NOT_COMPILED(sgd, Sgd)
-OGROM_NOT_COMPILED(matmul, Matmul)
 OGROM_NOT_COMPILED(bias_gradient, BiasGradient)
+OGROM_NOT_COMPILED(attention_forward, AttentionForward)
+OGROM_NOT_COMPILED(attention_backward, AttentionBackward)
 #undef OGROM_NOT_COMPILED
+
+i64 attention_scratch(const ops::AttentionShape&) {
+    return 0;
+}
+const CudnnLibrary& cudnn_library() {
+    static const CudnnLibrary none{false, 0, "the CUDA backend is not compiled into this binary"};
+    return none;
+}
 
 template <class T>
 double sum_of_squares(Stream, const T*, i64) {
@@ -108,6 +143,7 @@ double sum_of_squares(Stream, const T*, i64) {
 }
 template double sum_of_squares(Stream, const float*, i64);
 template double sum_of_squares(Stream, const double*, i64);
+template double sum_of_squares(Stream, const Bf16*, i64);
 
 template <class T>
 void block_squares(Stream, const T*, i64, ExactSum&) {
@@ -115,6 +151,7 @@ void block_squares(Stream, const T*, i64, ExactSum&) {
 }
 template void block_squares(Stream, const float*, i64, ExactSum&);
 template void block_squares(Stream, const double*, i64, ExactSum&);
+template void block_squares(Stream, const Bf16*, i64, ExactSum&);
 
 template <class T>
 bool all_finite(Stream, const T*, i64) {
@@ -122,13 +159,46 @@ bool all_finite(Stream, const T*, i64) {
 }
 template bool all_finite(Stream, const float*, i64);
 template bool all_finite(Stream, const double*, i64);
+template bool all_finite(Stream, const Bf16*, i64);
 
 template <class T>
-void add(Stream, T*, const T*, i64) {
+void last_nonfinite(Stream, u64*, const T*, i64, u64) {
+    cuda_not_compiled("last_nonfinite");
+}
+template void last_nonfinite(Stream, u64*, const float*, i64, u64);
+template void last_nonfinite(Stream, u64*, const double*, i64, u64);
+
+template <class T, class Y>
+void matmul(Stream, const ops::Matmul<T, Y>&) {
+    cuda_not_compiled("matmul");
+}
+template void matmul(Stream, const ops::Matmul<float>&);
+template void matmul(Stream, const ops::Matmul<double>&);
+template void matmul(Stream, const ops::Matmul<Bf16>&);
+template void matmul(Stream, const ops::Matmul<Bf16, float>&);
+
+#define OGROM_NOT_COMPILED(operation, Op)                    \
+    template <class T>                                       \
+    bool operation(Stream, const ops::Op<T>&) {              \
+        cuda_not_compiled(#operation);                       \
+    }                                                        \
+    template bool operation(Stream, const ops::Op<float>&);  \
+    template bool operation(Stream, const ops::Op<double>&); \
+    template bool operation(Stream, const ops::Op<Bf16>&);
+
+OGROM_NOT_COMPILED(linear_bias, LinearBias)
+OGROM_NOT_COMPILED(linear_bias_gelu, LinearBiasGelu)
+OGROM_NOT_COMPILED(linear_input_gelu, LinearInputGelu)
+OGROM_NOT_COMPILED(linear_gradients, LinearGradients)
+#undef OGROM_NOT_COMPILED
+
+template <class Y, class X>
+void add(Stream, Y*, const X*, i64) {
     cuda_not_compiled("add");
 }
 template void add(Stream, float*, const float*, i64);
 template void add(Stream, double*, const double*, i64);
+template void add(Stream, float*, const Bf16*, i64);
 
 template <class T>
 void copy(Stream, T*, const T*, i64) {
@@ -136,5 +206,25 @@ void copy(Stream, T*, const T*, i64) {
 }
 template void copy(Stream, float*, const float*, i64);
 template void copy(Stream, double*, const double*, i64);
+template void copy(Stream, Bf16*, const Bf16*, i64);
+
+template <class T>
+void fill(Stream, T*, T, i64) {
+    cuda_not_compiled("fill");
+}
+template void fill(Stream, float*, float, i64);
+template void fill(Stream, double*, double, i64);
+template void fill(Stream, Bf16*, Bf16, i64);
+
+template <class To, class From>
+void cast(Stream, To*, const From*, i64) {
+    cuda_not_compiled("cast");
+}
+template void cast(Stream, float*, const double*, i64);
+template void cast(Stream, float*, const Bf16*, i64);
+template void cast(Stream, double*, const float*, i64);
+template void cast(Stream, double*, const Bf16*, i64);
+template void cast(Stream, Bf16*, const float*, i64);
+template void cast(Stream, Bf16*, const double*, i64);
 
 }  // namespace ogrom::cuda

@@ -7,14 +7,17 @@
 //   targets, tokens     are not checked by an assertion: a target outside gives a NaN loss, a token outside no row
 #pragma once
 #include "kernels/common/stream.h"
+#include "kernels/ops/attention.h"
 #include "kernels/ops/cross_entropy.h"
 #include "kernels/ops/embedding.h"
 #include "kernels/ops/gelu.h"
 #include "kernels/ops/layernorm.h"
+#include "kernels/ops/linear.h"
 #include "kernels/ops/matmul.h"
 #include "kernels/ops/norm.h"
 #include "kernels/ops/optimizer.h"
 #include "kernels/ops/residual.h"
+#include "kernels/ops/residual_norm.h"
 
 namespace ogrom::cuda {
 
@@ -34,6 +37,8 @@ template <class T>
 void add_bias(Stream stream, const ops::AddBias<T>& op);
 template <class T>
 void residual_forward(Stream stream, const ops::ResidualForward<T>& op);
+template <class T>
+void residual_norm_forward(Stream stream, const ops::ResidualNormForward<T>& op);
 template <class T>
 void dropout_backward(Stream stream, const ops::DropoutBackward<T>& op);
 
@@ -59,21 +64,46 @@ template <class T>
 void block_squares(Stream stream, const T* x, i64 n, ExactSum& sum);
 template <class T>
 bool all_finite(Stream stream, const T* x, i64 n);
+template <class T>
+void last_nonfinite(Stream stream, u64* key, const T* x, i64 n, u64 base);
 
 template <class T>
 void adamw(Stream stream, const ops::AdamW<T>& op);
 template <class T>
 void sgd(Stream stream, const ops::Sgd<T>& op);
 
-template <class T>
-void add(Stream stream, T* y, const T* x, i64 n);
+template <class Y, class X>
+void add(Stream stream, Y* y, const X* x, i64 n);
 template <class T>
 void copy(Stream stream, T* y, const T* x, i64 n);
-
-// cublasLt; products of floats in fp32, not TF32.
 template <class T>
-void matmul(Stream stream, const ops::Matmul<T>& op);
+void fill(Stream stream, T* y, T value, i64 n);
+template <class To, class From>
+void cast(Stream stream, To* y, const From* x, i64 n);
+
+// cublasLt, with sums in float (double for double); products of floats in fp32 unless products.h is told TF32.
+template <class T, class Y>
+void matmul(Stream stream, const ops::Matmul<T, Y>& op);
 template <class T>
 void bias_gradient(Stream stream, const ops::BiasGradient<T>& op);
+
+// kernels/ops/linear.h in one product. false, with nothing enqueued: this shape has none or it is slower, the caller
+// makes the two operations (always so for float and double).
+template <class T>
+[[nodiscard]] bool linear_bias(Stream stream, const ops::LinearBias<T>& op);
+template <class T>
+[[nodiscard]] bool linear_bias_gelu(Stream stream, const ops::LinearBiasGelu<T>& op);
+template <class T>
+[[nodiscard]] bool linear_input_gelu(Stream stream, const ops::LinearInputGelu<T>& op);
+template <class T>
+[[nodiscard]] bool linear_gradients(Stream stream, const ops::LinearGradients<T>& op);
+
+// float, double: plain arithmetic; Bf16: tensor cores or cuDNN, see kernels/cuda/attention.h.
+template <class T>
+void attention_forward(Stream stream, const ops::AttentionForward<T>& op);
+template <class T>
+void attention_backward(Stream stream, const ops::AttentionBackward<T>& op);
+// Bytes of scratch.h that our own attention kernels take at most, of any type; cuDNN's plans say theirs at run time.
+i64 attention_scratch(const ops::AttentionShape& shape);
 
 }  // namespace ogrom::cuda

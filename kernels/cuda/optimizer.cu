@@ -24,24 +24,43 @@ struct AdamWFactors {
     }
 };
 
+// The numbers that the update is made on: the master of bf16 weights, else the weights.
+template <int V, class Op>
+__device__ auto load_master(const Op& op, i64 i) {
+    if constexpr (std::is_same_v<decltype(op.weight), Bf16*>) {
+        return load<V>(op.master + i);
+    } else {
+        return load<V>(op.weight + i);
+    }
+}
+
+template <int V, class Op, class M>
+__device__ void store_master(const Op& op, i64 i, const Values<M, V>& w) {
+    if constexpr (std::is_same_v<decltype(op.weight), Bf16*>) {
+        store<V>(op.master + i, w);
+    }
+    store<V>(op.weight + i, w);
+}
+
 template <class T, int V>
 struct AdamWRule {
-    using Factors = AdamWFactors<T>;
+    using M = GradientOf<T>;
+    using Factors = AdamWFactors<M>;
     ops::AdamW<T> op;
 
     __device__ void operator()(i64 i, const Factors& f) const {
-        Values<T, V> w = load<V>(op.weight + i);
-        Values<T, V> m = load<V>(op.m + i);
-        Values<T, V> s = load<V>(op.v + i);
-        const Values<T, V> gradient = load<V>(op.gradient + i);
+        auto w = load_master<V>(op, i);
+        auto m = load<V>(op.m + i);
+        auto s = load<V>(op.v + i);
+        const auto gradient = load<V>(op.gradient + i);
 #pragma unroll
         for (int v = 0; v < V; ++v) {
-            const T g = f.clip * gradient.at[v];
+            const M g = f.clip * gradient.at[v];
             m.at[v] = f.beta1 * m.at[v] + f.one_minus_beta1 * g;
             s.at[v] = f.beta2 * s.at[v] + f.one_minus_beta2 * (g * g);
             w.at[v] = f.keep * w.at[v] - f.rate * (m.at[v] / (sqrt(s.at[v]) * f.root + f.epsilon));
         }
-        store<V>(op.weight + i, w);
+        store_master<V>(op, i, w);
         store<V>(op.m + i, m);
         store<V>(op.v + i, s);
     }
@@ -61,14 +80,14 @@ struct SgdFactors {
 
 template <class T, int V>
 struct SgdRule {
-    using Factors = SgdFactors<T>;
+    using Factors = SgdFactors<GradientOf<T>>;
     ops::Sgd<T> op;
 
     __device__ void operator()(i64 i, const Factors& f) const {
-        Values<T, V> w = load<V>(op.weight + i);
-        Values<T, V> u = load<V>(op.gradient + i);
+        auto w = load_master<V>(op, i);
+        auto u = load<V>(op.gradient + i);
         if (op.m != nullptr) {
-            const Values<T, V> m = load<V>(op.m + i);
+            const auto m = load<V>(op.m + i);
 #pragma unroll
             for (int v = 0; v < V; ++v) {
                 u.at[v] = f.momentum * m.at[v] + f.clip * u.at[v];
@@ -84,7 +103,7 @@ struct SgdRule {
         for (int v = 0; v < V; ++v) {
             w.at[v] = f.keep * w.at[v] - f.lr * u.at[v];
         }
-        store<V>(op.weight + i, w);
+        store_master<V>(op, i, w);
     }
 };
 
@@ -122,7 +141,8 @@ void run_update(Stream stream, const Op& op, bool aligned, const char* operation
     if (op.n == 0) {
         return;
     }
-    with_width<T>(aligned, [&](auto width) {
+    OGROM_ASSERT((op.master != nullptr) == (std::is_same_v<T, Bf16>));
+    with_width<GradientOf<T>>(aligned, [&](auto width) {
         constexpr int V = decltype(width)::value;
         const unsigned blocks = grid_of(ceil_div(ceil_div(op.n, V), update_threads), update_blocks);
         update<T, V, Rule><<<blocks, update_threads, 0, native(stream)>>>(op, op.n / V);
@@ -134,18 +154,20 @@ void run_update(Stream stream, const Op& op, bool aligned, const char* operation
 
 template <class T>
 void adamw(Stream stream, const ops::AdamW<T>& op) {
-    run_update<T, AdamWRule>(stream, op, aligned16(op.weight, op.m, op.v, op.gradient), "adamw");
+    run_update<T, AdamWRule>(stream, op, aligned16(op.weight, op.master, op.m, op.v, op.gradient), "adamw");
 }
 
 template <class T>
 void sgd(Stream stream, const ops::Sgd<T>& op) {
     OGROM_ASSERT(op.m != nullptr || op.scalars_at != nullptr || op.scalars.momentum == 0);
-    run_update<T, SgdRule>(stream, op, aligned16(op.weight, op.m, op.gradient), "sgd");
+    run_update<T, SgdRule>(stream, op, aligned16(op.weight, op.master, op.m, op.gradient), "sgd");
 }
 
 template void adamw(Stream, const ops::AdamW<float>&);
 template void adamw(Stream, const ops::AdamW<double>&);
+template void adamw(Stream, const ops::AdamW<Bf16>&);
 template void sgd(Stream, const ops::Sgd<float>&);
 template void sgd(Stream, const ops::Sgd<double>&);
+template void sgd(Stream, const ops::Sgd<Bf16>&);
 
 }  // namespace ogrom::cuda

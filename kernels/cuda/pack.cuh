@@ -1,9 +1,10 @@
 // 16-byte accesses: a pack is V neighbouring elements of a row. V = wide<T> where every pointer and row is aligned to
-// 16 bytes, else 1.
+// 16 bytes, else 1. In registers elements have the type of the arithmetic: bf16 is float there.
 #pragma once
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/common/dtype.h"
 #include "kernels/common/extents.h"
 
 namespace ogrom::cuda {
@@ -11,36 +12,85 @@ namespace ogrom::cuda {
 template <class T>
 inline constexpr int wide = 16 / static_cast<int>(sizeof(T));
 
+// For operations between types: elements that take 16 bytes in the smaller one.
+template <class A, class B>
+inline constexpr int wide_of = wide<A> > wide<B> ? wide<A> : wide<B>;
+
+template <class T>
+using Math = StatisticOf<T>;
+
 template <class T, int V>
-struct alignas(V * sizeof(T)) Pack {
+struct alignas(V * sizeof(T) < 16 ? V * sizeof(T) : 16) Pack {
     T at[V];
 };
 
-// The same in registers, in the type of the arithmetic.
+// Two neighbours in one register.
+template <int V>
+struct alignas(V * 2 < 16 ? V * 2 : 16) Pack<Bf16, V> {
+    static_assert(V % 2 == 0);
+    u32 pairs[V / 2];
+};
+template <>
+struct Pack<Bf16, 1> {
+    Bf16 at[1];
+};
+
 template <class T, int V>
 struct Values {
-    T at[V];
+    Math<T> at[V];
 };
 
 template <int V, class T>
-__device__ Values<T, V> load(const T* from) {
-    const Pack<T, V> pack = *reinterpret_cast<const Pack<T, V>*>(from);
+__device__ Pack<T, V> load_packed(const T* from) {
+    return *reinterpret_cast<const Pack<T, V>*>(from);
+}
+
+template <class T, int V>
+__device__ Values<T, V> unpacked(const Pack<T, V>& pack) {
     Values<T, V> out;
+    if constexpr (std::is_same_v<T, Bf16> && V > 1) {
 #pragma unroll
-    for (int i = 0; i < V; ++i) {
-        out.at[i] = pack.at[i];
+        for (int i = 0; i < V / 2; ++i) {
+            out.at[2 * i] = __uint_as_float(pack.pairs[i] << 16);
+            out.at[2 * i + 1] = __uint_as_float(pack.pairs[i] & 0xFFFF0000U);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+            out.at[i] = static_cast<Math<T>>(pack.at[i]);
+        }
     }
     return out;
 }
 
 template <int V, class T>
-__device__ void store(T* to, const Values<T, V>& values) {
+__device__ Values<T, V> load(const T* from) {
+    return unpacked<T, V>(load_packed<V>(from));
+}
+
+template <int V, class T, class U>
+__device__ void store(T* to, const Values<U, V>& values) {
     Pack<T, V> pack;
+    if constexpr (std::is_same_v<T, Bf16> && V > 1) {
 #pragma unroll
-    for (int i = 0; i < V; ++i) {
-        pack.at[i] = values.at[i];
+        for (int i = 0; i < V / 2; ++i) {
+            asm("cvt.rn.bf16x2.f32 %0, %1, %2;"
+                : "=r"(pack.pairs[i])
+                : "f"(values.at[2 * i + 1]), "f"(values.at[2 * i]));
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+            pack.at[i] = static_cast<T>(values.at[i]);
+        }
     }
     *reinterpret_cast<Pack<T, V>*>(to) = pack;
+}
+
+// A value as it is read back once it is stored in T.
+template <class T>
+__device__ Math<T> stored(Math<T> value) {
+    return static_cast<Math<T>>(static_cast<T>(value));
 }
 
 template <class... P>

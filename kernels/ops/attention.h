@@ -12,6 +12,7 @@
 #pragma once
 #include <cstdint>
 
+#include "kernels/common/dtype.h"
 #include "kernels/common/extents.h"
 #include "kernels/common/stream.h"
 #include "kernels/ops/dropout.h"
@@ -38,13 +39,13 @@ struct AttentionShape {
 
 template <class T>
 struct AttentionForward {
-    T* out;  // [batch, Tq, heads, D]
-    T* lse;  // [batch, heads, Tq]; null in inference
+    T* out;               // [batch, Tq, heads, D]
+    StatisticOf<T>* lse;  // [batch, heads, Tq]; null in inference
     const T* q;
     const T* k;
     const T* v;
     AttentionShape shape;
-    T* workspace;  // attention_workspace(...) elements, per call
+    StatisticOf<T>* workspace;  // attention_workspace(...) elements, per call; not used on a device
 };
 template <class T>
 void attention_forward(Stream stream, const AttentionForward<T>& op);
@@ -56,21 +57,37 @@ struct AttentionBackward {
     T* d_v;          // overwritten; strides as v
     const T* d_out;  // strides as out
     const T* out;
-    const T* lse;
+    const StatisticOf<T>* lse;
     const T* q;
     const T* k;
     const T* v;
     AttentionShape shape;
-    T* workspace;
+    StatisticOf<T>* workspace;  // as in the forward pass
 };
 template <class T>
 void attention_backward(Stream stream, const AttentionBackward<T>& op);
 
-// Elements of T that forward and backward need at most, for `threads` host threads (grows with threads and T, not T*T);
-// `threads` is omp_get_max_threads() of the calling thread.
+// Elements of StatisticOf<T> that forward and backward need at most, for `threads` host threads (grows with threads and
+// T, not T*T); `threads` is omp_get_max_threads() of the calling thread.
 i64 attention_workspace(const AttentionShape& shape, int threads);
+
+// The same for a backend: 0 on a device, whose kernels take kernels/cuda/scratch.h (cuda::attention_scratch(shape)).
+i64 attention_workspace(const AttentionShape& shape, Backend backend, int threads);
 
 // Which kernels this processor runs: "avx512" | "avx2" (recorded in provenance: the bits depend on it).
 const char* attention_backend();
+
+// bf16 on a GPU, process-wide; set it before the first call. automatic: cuDNN where the library is found and takes the
+// shape (no dropout, no segments, Tq = Tk from one offset, head_dim % 8 == 0 <= 128, rows of 16-byte packs), else our
+// own kernels. cudnn: the same, but a call fails (usage) where the library was not found. own: never cuDNN.
+// cuDNN's backward pass adds in no fixed order: with AttentionOrder::fixed our own runs there instead.
+enum class AttentionChoice { automatic, cudnn, own };
+enum class AttentionOrder { any, fixed };
+struct AttentionSettings {
+    AttentionChoice choice = AttentionChoice::automatic;
+    AttentionOrder backward = AttentionOrder::any;
+};
+void set_attention_settings(AttentionSettings settings);
+AttentionSettings attention_settings();
 
 }  // namespace ogrom::ops

@@ -13,10 +13,11 @@
 //   cross_entropy_finish  loss_sum += log sums_r - (sums_{rows + r} - max_r), the same on every rank;
 //                         z_rv := mask_r * scale * (z_rv / sums_r - [v == target_r])
 // 1, 3 and 1 rows V flops for V columns here. With all columns on one rank: the bits of the fused call. A rank without
-// a true column gives -Inf and 0. Sent per row: sizeof(T) for the maximum, 16 bytes for the sums.
+// a true column gives -Inf and 0. Sent per row: sizeof(StatisticOf<T>) for the maximum, 16 bytes for the sums.
 #pragma once
 #include <cstdint>
 
+#include "kernels/common/dtype.h"
 #include "kernels/common/extents.h"
 #include "kernels/common/stream.h"
 
@@ -50,7 +51,7 @@ struct CrossEntropyPart {
     i64 vocabulary;      // true columns of all ranks
     double scale;        // as above
     Gradient gradient;
-    T* max;                            // [rows]
+    StatisticOf<T>* max;               // [rows]
     double* sums;                      // [2, rows]
     double* loss_sum;                  // added to
     const double* scale_at = nullptr;  // as above

@@ -12,6 +12,7 @@
 #pragma once
 #include <cstdint>
 
+#include "kernels/common/dtype.h"
 #include "kernels/common/extents.h"
 #include "kernels/common/stream.h"
 #include "kernels/ops/dropout.h"
@@ -38,9 +39,9 @@ void embedding_forward(Stream stream, const EmbeddingForward<T>& op);
 
 template <class T>
 struct EmbeddingBackward {
-    T* d_token_table;     // added to; may be null (frozen)
-    T* d_position_table;  // added to; may be null
-    const T* d_y;         // [B*T, C]
+    GradientOf<T>* d_token_table;     // added to; may be null (frozen)
+    GradientOf<T>* d_position_table;  // added to; may be null
+    const T* d_y;                     // [B*T, C]
     const std::int32_t* tokens;
     const std::int32_t* positions;  // read only where d_position_table is given
     i64 B, T_, C;

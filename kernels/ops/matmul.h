@@ -4,6 +4,7 @@
 // Linear layer with weight w[N,K] (out, in): forward y = x w^T (b transposed); data gradient dx = dy w;
 // weight gradient dw += dy^T x (a transposed, beta = 1).
 #pragma once
+#include "kernels/common/dtype.h"
 #include "kernels/common/extents.h"
 #include "kernels/common/stream.h"
 
@@ -11,20 +12,22 @@ namespace ogrom::ops {
 
 enum class Transpose { no, yes };
 
-template <class T>
+// Types: y is stored in Y, which is T but where a product of bf16 adds to a gradient kept in float; sums and factors
+// are StatisticOf<T>.
+template <class T, class Y = T>
 struct Matmul {
-    T* y;
+    Y* y;
     const T* a;  // [m,k], or [k,m] when transpose_a
     const T* b;  // [k,n], or [n,k] when transpose_b
     i64 m, n, k;
     i64 ldy, lda, ldb;  // elements between rows as stored
     Transpose transpose_a = Transpose::no;
     Transpose transpose_b = Transpose::no;
-    T alpha = 1;
-    T beta = 0;  // 0: y is not read (it may hold NaN)
+    StatisticOf<T> alpha = 1;
+    StatisticOf<T> beta = 0;  // 0: y is not read (it may hold NaN)
 };
-template <class T>
-void matmul(Stream stream, const Matmul<T>& op);
+template <class T, class Y = T>
+void matmul(Stream stream, const Matmul<T, Y>& op);
 
 // Who does float products on this CPU: "own avx512", or "openblas" and its core, such as "openblas Haswell". Our own
 // packed product is the default where the processor has AVX-512; the environment variable OGROM_MATMUL=openblas|own,
@@ -37,8 +40,8 @@ i64 matmul_workspace_bytes(int threads);
 
 template <class T>
 struct BiasGradient {
-    T* d_bias;     // [cols], added to
-    const T* d_y;  // [rows, cols]
+    GradientOf<T>* d_bias;  // [cols], added to
+    const T* d_y;           // [rows, cols]
     i64 rows, cols, ldy;
 };
 template <class T>

@@ -4,6 +4,7 @@
 //   block_squares   the same over blocks of norm_block = 256 elements, whose sums are added exactly: any cut of the
 //                   range at multiples of 256, over threads and ranks, in any order, gives one value     2 n flops
 //   all_finite      no NaN, no Inf (bits tested: safe under any compiler flag)
+//   last_nonfinite  the largest place of one, noted where the operation runs
 #pragma once
 #include "kernels/common/exact_sum.h"
 #include "kernels/common/extents.h"
@@ -24,5 +25,10 @@ void block_squares(Stream stream, const T* x, i64 n, ExactSum& sum);
 
 template <class T>
 bool all_finite(Stream stream, const T* x, i64 n);
+
+// *key := max(*key, base + 1 + i) over the i with x[i] = NaN or Inf; nothing is waited for. `key` stands where the
+// operation runs; 0 = none yet.
+template <class T>
+void last_nonfinite(Stream stream, u64* key, const T* x, i64 n, u64 base);
 
 }  // namespace ogrom::ops

@@ -4,6 +4,7 @@
 //   SGD: u = momentum u + g ; w = w - lr (u + decay w)          (u kept in m; momentum 0 needs no m)
 // lr and decay of the range are lr * lr_factor and decay * decay_factor. 12 flops and 28 bytes (fp32) an element.
 #pragma once
+#include "kernels/common/dtype.h"
 #include "kernels/common/extents.h"
 #include "kernels/common/stream.h"
 
@@ -22,14 +23,15 @@ struct StepScalars {
 template <class T>
 struct AdamW {
     T* weight;
-    T* m;
-    T* v;
-    const T* gradient;
+    GradientOf<T>* m;
+    GradientOf<T>* v;
+    const GradientOf<T>* gradient;
     i64 n;
     StepScalars scalars;
     double lr_factor = 1;
     double decay = 0;                         // weight decay of this range (0 on biases and norms)
     const StepScalars* scalars_at = nullptr;  // where the kernel runs; overrides `scalars` when set
+    GradientOf<T>* master = nullptr;          // of bf16: updated, and rounded into weight; else null, weight is it
 };
 template <class T>
 void adamw(Stream stream, const AdamW<T>& op);
@@ -37,13 +39,14 @@ void adamw(Stream stream, const AdamW<T>& op);
 template <class T>
 struct Sgd {
     T* weight;
-    T* m;  // null when momentum = 0
-    const T* gradient;
+    GradientOf<T>* m;  // null when momentum = 0
+    const GradientOf<T>* gradient;
     i64 n;
     StepScalars scalars;
     double lr_factor = 1;
     double decay = 0;
     const StepScalars* scalars_at = nullptr;  // as above
+    GradientOf<T>* master = nullptr;          // as above
 };
 template <class T>
 void sgd(Stream stream, const Sgd<T>& op);

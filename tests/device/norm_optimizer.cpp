@@ -45,6 +45,12 @@ TYPED_TEST(DeviceNorm, ANonfiniteElementAnywhereIsSeen) {
                 x[at] = bad;
                 Array<T> on_x(x);
                 EXPECT_FALSE(ops::all_finite(this->gpu, on_x.data(), n));
+                if constexpr (!std::is_same_v<T, Bf16>) {  // gradients are never bf16
+                    Array<u64> key(std::vector<u64>(1));
+                    ops::last_nonfinite(this->gpu, key.data(), on_x.data(), n, u64{1} << 40);
+                    ops::last_nonfinite(this->gpu, key.data(), on_x.data(), n, 5);
+                    EXPECT_EQ(key.host()[0], (u64{1} << 40) + 1 + static_cast<u64>(at));
+                }
                 Array<ExactSum> sum(std::vector<ExactSum>(1));
                 ops::block_squares(this->gpu, on_x.data(), n, *sum.data());
                 EXPECT_TRUE(std::isnan(sum.host()[0].value()));

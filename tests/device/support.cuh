@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/common/bf16.h"
 #include "kernels/common/rng.h"
 #include "kernels/common/stream.h"
 
@@ -30,6 +31,26 @@ template <class T>
 std::vector<T> cast(const std::vector<float>& x) {
     return {x.begin(), x.end()};
 }
+
+// The same as Bf16, and what Bf16 stands for: the CPU computes the wanted numbers from these.
+inline std::vector<Bf16> fresh_bf16(i64 n, double scale = 1) {
+    const std::vector<float> x = fresh(n, scale);
+    std::vector<Bf16> out;
+    for (const float one : x) {
+        out.push_back(to_bf16(one));
+    }
+    return out;
+}
+template <class T>
+std::vector<T> values(const std::vector<Bf16>& x) {
+    std::vector<T> out;
+    for (const Bf16 one : x) {
+        out.push_back(T{to_float(one)});
+    }
+    return out;
+}
+// A result rounded to Bf16 once: 2^-8 of it, and a little for the arithmetic in float before.
+inline constexpr double bf16_once = 1.01 / 256;
 
 // `n` elements on the device, poisoned (every byte 0xFF: a NaN) or from the host, `shift` elements past an aligned
 // address; what surrounds them is poison too.

@@ -130,6 +130,21 @@ TYPED_TEST(NormTest, BlockSquaresHoldAllOfFp32AndShowWhatIsNotFinite) {
     }
 }
 
+TYPED_TEST(NormTest, LastNonfiniteKeepsTheLargestPlace) {
+    using T = TypeParam;
+    std::vector<T> x(40001, T{1});
+    u64 key = 0;
+    ops::last_nonfinite(Stream{}, &key, x.data(), 40001, u64{1} << 40);
+    EXPECT_EQ(key, 0u);
+    for (const std::size_t place : {0U, 4095U, 4096U, 20000U, 40000U}) {
+        x[place] = std::numeric_limits<T>::quiet_NaN();
+        ops::last_nonfinite(Stream{}, &key, x.data(), 40001, u64{1} << 40);
+        EXPECT_EQ(key, (u64{1} << 40) + 1 + place);
+    }
+    ops::last_nonfinite(Stream{}, &key, x.data(), 40001, 7);
+    EXPECT_EQ(key, (u64{1} << 40) + 40001) << "what is smaller changes nothing";
+}
+
 TYPED_TEST(NormTest, AllFiniteSeesEveryPlaceAndKind) {
     using T = TypeParam;
     const T inf = std::numeric_limits<T>::infinity();

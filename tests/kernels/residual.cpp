@@ -1,5 +1,7 @@
 #include "kernels/ops/residual.h"
 
+#include "kernels/ops/residual_norm.h"
+
 #include "tests/kernels/support.h"
 #include "tests/reference/residual.h"
 
@@ -192,6 +194,34 @@ TYPED_TEST(ResidualTest, AddBiasKeepsToItsColumns) {
     const auto after = y;
     ops::add_bias<TypeParam>({}, {y.data(), nullptr, rows, cols, ld});
     EXPECT_EQ(y, after);
+}
+
+TYPED_TEST(ResidualTest, WithTheNormBehindItGivesTheBitsOfBoth) {
+    using T = TypeParam;
+    constexpr i64 C = 67, rows = B * length;
+    const auto x = test::random_values<T>(rows * C, 1), branch = test::random_values<T>(rows * C, 2);
+    const auto bias = test::random_values<T>(C, 3), gamma = test::random_values<T>(C, 4);
+    auto y = test::poisoned<T>(rows * C), norm = y, two_y = y, two_norm = y;
+    auto mean = test::poisoned<T>(rows), rstd = mean, two_mean = mean, two_rstd = mean;
+    ops::ResidualForward<T> residual{y.data(),
+                                     x.data(),
+                                     branch.data(),
+                                     bias.data(),
+                                     B,
+                                     length,
+                                     C,
+                                     samples.data(),
+                                     {.p = 0.3, .seed = 5, .site = 6, .step = 7}};
+    ops::residual_norm_forward<T>({}, {residual, norm.data(), mean.data(), rstd.data(), gamma.data(), nullptr, 1e-5});
+    residual.y = two_y.data();
+    ops::residual_forward<T>({}, residual);
+    ops::layernorm_forward<T>(
+        {}, {two_norm.data(), two_mean.data(), two_rstd.data(), two_y.data(), gamma.data(), nullptr, rows, C, 1e-5});
+    EXPECT_TRUE(test::same_bits(y, two_y));
+    EXPECT_TRUE(test::same_bits(norm, two_norm));
+    EXPECT_TRUE(test::same_bits(mean, two_mean));
+    EXPECT_TRUE(test::same_bits(rstd, two_rstd));
+    EXPECT_TRUE(std::isfinite(static_cast<double>(norm[0])));
 }
 
 }  // namespace

@@ -1,0 +1,153 @@
+// export_products and import_products of products.h. A line:
+//   operands result fp32|tf32 m n k ldy lda ldb n|t n|t overwrite|add epilogue alignment together|apart word[8]
+// with the library's 64 bytes of an algorithm as eight hexadecimal words.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <sstream>
+
+#include "kernels/cuda/products.cuh"
+
+namespace ogrom::cuda {
+namespace {
+
+template <class Value, std::size_t N>
+struct Words {
+    std::array<std::pair<const char*, Value>, N> all;
+
+    const char* word(Value value) const {
+        for (const auto& [word, one] : all) {
+            if (one == value) {
+                return word;
+            }
+        }
+        return "?";
+    }
+    Value read(std::istream& in) const {
+        std::string got;
+        in >> got;
+        for (const auto& [word, value] : all) {
+            if (got == word) {
+                return value;
+            }
+        }
+        fail(ExitCode::data, "choices of products: the word \"" + got + "\" has no meaning");
+    }
+};
+
+constexpr Words<Dtype, 3> dtypes{{{{"fp32", Dtype::fp32}, {"fp64", Dtype::fp64}, {"bf16", Dtype::bf16}}}};
+constexpr Words<FloatProducts, 2> floats{{{{"fp32", FloatProducts::fp32}, {"tf32", FloatProducts::tf32}}}};
+constexpr Words<ops::Transpose, 2> transposes{{{{"n", ops::Transpose::no}, {"t", ops::Transpose::yes}}}};
+constexpr Words<ops::Accumulate, 2> modes{{{{"overwrite", ops::Accumulate::overwrite}, {"add", ops::Accumulate::add}}}};
+constexpr Words<Epilogue, 5> epilogues{{{{"none", Epilogue::none},
+                                         {"bias", Epilogue::bias},
+                                         {"bias_gelu", Epilogue::bias_gelu},
+                                         {"gelu_backward", Epilogue::gelu_backward},
+                                         {"bias_gradient", Epilogue::bias_gradient}}}};
+constexpr Words<ProductPlan::Way, 2> ways{
+    {{{"together", ProductPlan::Way::together}, {"apart", ProductPlan::Way::apart}}}};
+
+struct Algorithm {
+    std::array<u64, 8> word;
+};
+static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));
+
+void write(std::ostream& out, const ProductShape& s, const ProductPlan& plan) {
+    out << dtypes.word(s.operands) << ' ' << dtypes.word(s.result) << ' ' << floats.word(s.floats);
+    for (const i64 extent : {s.m, s.n, s.k, s.ldy, s.lda, s.ldb}) {
+        out << ' ' << extent;
+    }
+    out << ' ' << transposes.word(s.transpose_a) << ' ' << transposes.word(s.transpose_b) << ' ' << modes.word(s.mode)
+        << ' ' << epilogues.word(s.epilogue) << ' ' << s.alignment << ' ' << ways.word(plan.way) << std::hex;
+    for (const u64 word : std::bit_cast<Algorithm>(plan.algorithm.native).word) {
+        out << ' ' << word;
+    }
+    out << std::dec << '\n';
+}
+
+ProductShape read_shape(std::istream& in) {
+    ProductShape s{};
+    s.operands = dtypes.read(in);
+    s.result = dtypes.read(in);
+    s.floats = floats.read(in);
+    for (i64* extent : {&s.m, &s.n, &s.k, &s.ldy, &s.lda, &s.ldb}) {
+        in >> *extent;
+        require(in && *extent > 0, ExitCode::data, "choices of products: an extent is missing or not positive");
+    }
+    s.transpose_a = transposes.read(in);
+    s.transpose_b = transposes.read(in);
+    s.mode = modes.read(in);
+    s.epilogue = epilogues.read(in);
+    in >> s.alignment;
+    return s;
+}
+
+// Whether the library still makes the shape so.
+bool valid(cublasLtHandle_t handle, ProductPlan plan) {
+    if (plan.way == ProductPlan::Way::apart) {
+        return true;
+    }
+    cublasLtMatmulHeuristicResult_t found{};
+    ProductDescription& d = plan.description;
+    return cublasLtMatmulAlgoCheck(handle, &d.operation, &d.first, &d.second, &d.result, &d.result,
+                                   &plan.algorithm.native, &found) == CUBLAS_STATUS_SUCCESS &&
+           static_cast<i64>(found.workspaceSize) <= product_workspace;
+}
+
+std::string first_line() {
+    return "ogrom-products 1 | " + products_key();
+}
+
+}  // namespace
+
+std::string products_key() {
+    int device = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+    return std::string(properties.name) + ", cublasLt " + std::to_string(cublasLtGetVersion());
+}
+
+std::string export_products() {
+    std::ostringstream out;
+    out << first_line() << '\n';
+    for (const auto& [shape, plan] : ProductPlans::of_current_device().all()) {
+        if (plan.from == ProductPlan::From::measured) {
+            write(out, shape, plan);
+        }
+    }
+    return out.str();
+}
+
+i64 import_products(const std::string& text) {
+    std::istringstream lines(text);
+    std::string line;
+    require(std::getline(lines, line) && line.starts_with("ogrom-products "), ExitCode::data,
+            "choices of products: the first line is not \"ogrom-products 1 | ...\"");
+    if (line != first_line()) {
+        return 0;
+    }
+    ProductPlans& plans = ProductPlans::of_current_device();
+    i64 taken = 0;
+    while (std::getline(lines, line)) {
+        std::istringstream in(line);
+        const ProductShape shape = read_shape(in);
+        ProductPlan plan{};
+        plan.way = ways.read(in);
+        plan.from = ProductPlan::From::measured;
+        Algorithm algorithm{};
+        for (u64& word : algorithm.word) {
+            in >> std::hex >> word;
+        }
+        require(static_cast<bool>(in), ExitCode::data, "choices of products: a line is cut off: " + line);
+        plan.algorithm.native = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm);
+        plan.description = describe(shape);
+        if (valid(plans.handle(), plan)) {
+            plans.keep(shape, plan);
+            ++taken;
+        }
+    }
+    return taken;
+}
+
+}  // namespace ogrom::cuda

@@ -1,0 +1,71 @@
+// Which algorithm of cublasLt makes a product. Unasked, a shape gets the library's first choice at its first call, and
+// keeps it; search_products measures several and keeps the fastest. What is kept holds for this process and the current
+// device, and goes out and in as text: rank 0 searches and sends, a file keeps it for the next start. A step that has
+// run once asks the library nothing more.
+#pragma once
+#include <compare>
+#include <string>
+#include <vector>
+
+#include "kernels/common/dtype.h"
+#include "kernels/common/stream.h"
+#include "kernels/ops/layernorm.h"
+#include "kernels/ops/matmul.h"
+
+namespace ogrom::cuda {
+
+// The pass that a product does on its sums (kernels/ops/linear.h).
+enum class Epilogue { none, bias, bias_gelu, gelu_backward, bias_gradient };
+
+// How products of floats are made: fp32 throughout, or operands rounded to 10 bits on the tensor cores (relative error
+// 2^-11 a factor). Of this process; fp32 unless set.
+enum class FloatProducts { fp32, tf32 };
+void set_float_products(FloatProducts how);
+FloatProducts float_products();
+
+// What the choice of an algorithm depends on: y[m,n] = op(a)[m,k] op(b)[k,n] as in ops::Matmul.
+struct ProductShape {
+    Dtype operands, result;
+    FloatProducts floats = FloatProducts::fp32;  // of fp32 operands
+    i64 m, n, k;
+    i64 ldy, lda, ldb;
+    ops::Transpose transpose_a, transpose_b;
+    ops::Accumulate mode = ops::Accumulate::overwrite;  // add: beta != 0
+    Epilogue epilogue = Epilogue::none;
+    i64 alignment = 16;  // bytes; the least of all pointers, 16 at most
+
+    auto operator<=>(const ProductShape&) const = default;
+};
+
+// The shapes that products had so far on the current device, in no special order: run a step, then search these.
+std::vector<ProductShape> products_used();
+
+struct ProductTime {
+    ProductShape shape;
+    double first_seconds, best_seconds;  // of the library's first choice and of what is kept
+    int measured;                        // algorithms that ran; the separate pass counts as one
+    bool apart;                          // the product and its pass as two kernels are faster than in one
+};
+
+struct ProductSearch {
+    std::vector<ProductTime> products;
+    i64 left_out = 0;  // shapes without time or memory
+    double seconds = 0;
+};
+
+// Measures up to 16 algorithms of each shape that has no measured choice yet, with random operands that rotate through
+// twice the L2 cache, by events, within about `seconds`; waits for the stream. Takes up to 4 GiB of device memory and
+// half of what is free, and gives it back. A reduced result of split sums in a type below fp32 is never taken.
+ProductSearch search_products(Stream stream, const std::vector<ProductShape>& shapes, double seconds);
+
+// Device and library that choices hold for: one line, such as "NVIDIA H200, cublasLt 130101".
+std::string products_key();
+
+// The measured choices: "ogrom-products 1 | <key>", then a line for each.
+std::string export_products();
+
+// Takes choices in; returns how many. 0 where the text is of another device or library; throws (data) where it is
+// broken.
+i64 import_products(const std::string& text);
+
+}  // namespace ogrom::cuda

@@ -1,0 +1,95 @@
+// Attention by cuDNN to the contract of kernels/ops/attention.h, and the choice between it and our own.
+#include "kernels/cuda/attention.h"
+
+#include "tests/device/attention_support.h"
+
+namespace ogrom::device_test {
+namespace {
+
+using ops::AttentionChoice;
+using ops::AttentionOrder;
+
+class DeviceAttentionCudnn : public OnDevice {
+protected:
+    void TearDown() override {
+        ops::set_attention_settings({});
+        OnDevice::TearDown();
+    }
+
+    AttentionOutputs<Bf16> run(AttentionProblem<Bf16>& x, AttentionChoice choice, AttentionOrder order) {
+        ops::set_attention_settings({choice, order});
+        return run_attention<Bf16>(gpu, x, chosen<Bf16>(), 0);
+    }
+};
+
+const AttentionCase cases[] = {
+    {.name = "d64", .batch = 2, .queries = 256, .keys = 256, .heads = 3, .kv_heads = 3, .head_dim = 64, .gap = 8},
+    {.name = "d64_odd", .batch = 2, .queries = 203, .keys = 203, .heads = 2, .kv_heads = 2, .head_dim = 64, .gap = 8},
+    {.name = "d128", .batch = 1, .queries = 384, .keys = 384, .heads = 2, .kv_heads = 2, .head_dim = 128, .gap = 8},
+    {.name = "d80", .batch = 1, .queries = 128, .keys = 128, .heads = 2, .kv_heads = 2, .head_dim = 80, .gap = 0},
+    {.name = "groups", .batch = 2, .queries = 192, .keys = 192, .heads = 4, .kv_heads = 2, .head_dim = 64, .gap = 8},
+};
+
+TEST_F(DeviceAttentionCudnn, MatchesReference) {
+    if (!cuda::cudnn_library().found) {
+        GTEST_SKIP() << "no GPU: " << cuda::cudnn_library().reason;
+    }
+    for (const AttentionCase& c : cases) {
+        SCOPED_TRACE(c.name);
+        AttentionProblem<Bf16> x(c);
+        const auto want = x.want();
+        const auto got = run(x, AttentionChoice::cudnn, AttentionOrder::any);
+        // The same roundings as ours: p, the gradients of the scores and the results in bf16.
+        expect_lse(got.lse, want.lse, bf16_bounds.lse);
+        expect_rows("out", got.out, want.out, x.out, bf16_bounds.out);
+        expect_rows("d_q", got.d_q, want.d_q, x.query, bf16_bounds.d_q);
+        expect_rows("d_k", got.d_k, want.d_k, x.key, bf16_bounds.d_k);
+        expect_rows("d_v", got.d_v, want.d_v, x.value, bf16_bounds.d_v);
+    }
+}
+
+// Forward by cuDNN, backward by ours from its lse: twice the same bits, and within the bounds.
+TEST_F(DeviceAttentionCudnn, FixedOrderRepeats) {
+    for (const AttentionCase& c : cases) {
+        SCOPED_TRACE(c.name);
+        AttentionProblem<Bf16> x(c);
+        const auto want = x.want();
+        const auto got = run(x, AttentionChoice::automatic, AttentionOrder::fixed);
+        expect_rows("d_q", got.d_q, want.d_q, x.query, bf16_bounds.d_q);
+        expect_rows("d_k", got.d_k, want.d_k, x.key, bf16_bounds.d_k);
+        expect_rows("d_v", got.d_v, want.d_v, x.value, bf16_bounds.d_v);
+        expect_same(got, run(x, AttentionChoice::automatic, AttentionOrder::fixed));
+    }
+}
+
+TEST_F(DeviceAttentionCudnn, AskedForAndMissingIsRefusedByName) {
+    if (cuda::cudnn_library().found) {
+        GTEST_SKIP() << "no GPU: one without cuDNN; here it is " << cuda::cudnn_library().version;
+    }
+    AttentionProblem<Bf16> x(cases[0]);
+    EXPECT_THROW(run(x, AttentionChoice::cudnn, AttentionOrder::any), Error);
+}
+
+// Outside what cuDNN takes: dropout, segments, Tq != Tk go to our own whatever was chosen.
+TEST_F(DeviceAttentionCudnn, WhatItDoesNotTakeGoesToOurs) {
+    if (!cuda::cudnn_library().found) {
+        GTEST_SKIP() << "no GPU: " << cuda::cudnn_library().reason;
+    }
+    AttentionCase c = cases[0];
+    c.p = 0.2;
+    AttentionCase d = cases[0];
+    d.segment_length = 50;
+    AttentionCase e = cases[0];
+    e.keys = 300;
+    e.query_offset = 44;
+    for (const AttentionCase& other : {c, d, e}) {
+        AttentionProblem<Bf16> x(other);
+        const auto by_own = run(x, AttentionChoice::own, AttentionOrder::any);
+        expect_same(by_own, run(x, AttentionChoice::cudnn, AttentionOrder::any));
+        const auto want = x.want();
+        expect_rows("out", by_own.out, want.out, x.out, bf16_bounds.out);
+    }
+}
+
+}  // namespace
+}  // namespace ogrom::device_test

@@ -1,0 +1,250 @@
+// Products of bf16 with sums in float, the passes that cublasLt takes in, TF32, the search and its text; against the
+// CPU in double from the same rounded inputs.
+#include "kernels/cuda/products.h"
+
+#include <algorithm>
+#include <iostream>
+
+#include "kernels/common/error.h"
+#include "kernels/ops/gelu.h"
+#include "kernels/ops/linear.h"
+
+#include "tests/device/support.cuh"
+
+namespace ogrom::device_test {
+namespace {
+
+using ops::Transpose;
+
+class DeviceProducts : public OnDevice {};
+
+std::vector<float> host_of(Array<Bf16>& x) {
+    return values<float>(x.host());
+}
+
+struct Extents {
+    i64 m, n, k;
+};
+
+// Partial sums of k products of at most 1 have size sqrt(k / 9); the tensor cores cut, not round, their addends at
+// about 2^-23 of the largest, so that errors add up: up to 2^-20 was seen at k = 512.
+constexpr double sum_tolerance = 0x1p-18;
+
+TEST_F(DeviceProducts, EveryTransposeStrideBetaAndResult) {
+    constexpr Extents shapes[] = {{1, 1, 1}, {3, 5, 7}, {64, 48, 136}, {129, 513, 64}, {255, 257, 1025}, {7, 9, 0}};
+    for (const Extents& e : shapes) {
+        for (int kind = 0; kind < 16; ++kind) {
+            const Transpose ta = (kind & 1) != 0 ? Transpose::yes : Transpose::no;
+            const Transpose tb = (kind & 2) != 0 ? Transpose::yes : Transpose::no;
+            const i64 pad = (kind & 4) != 0 ? 3 : 0;
+            const float beta = (kind & 8) != 0 ? 1.0F : 0.0F;
+            const i64 lda = (ta == Transpose::yes ? e.m : e.k) + pad, ldb = (tb == Transpose::yes ? e.k : e.n) + pad;
+            const i64 ldy = e.n + pad;
+            const auto a = fresh_bf16((ta == Transpose::yes ? e.k : e.m) * lda);
+            const auto b = fresh_bf16((tb == Transpose::yes ? e.n : e.k) * ldb);
+            auto y = fresh_bf16(e.m * ldy);
+            const auto a64 = values<double>(a), b64 = values<double>(b);
+            auto want = values<double>(y);
+            ops::matmul<double>(cpu, {want.data(), a64.data(), b64.data(), e.m, e.n, e.k, ldy, lda, ldb, ta, tb, 0.75,
+                                      static_cast<double>(beta)});
+            for (i64 i = 0; i < e.m && beta == 0; ++i) {
+                std::fill_n(&y[i * ldy], e.n, to_bf16(std::nanf("")));
+            }
+            Array<Bf16> on_a(a), on_b(b), on_y(y);
+            Array<float> wide(values<float>(y));
+            ops::matmul<Bf16>(
+                gpu, {on_y.data(), on_a.data(), on_b.data(), e.m, e.n, e.k, ldy, lda, ldb, ta, tb, 0.75F, beta});
+            ops::matmul<Bf16, float>(
+                gpu, {wide.data(), on_a.data(), on_b.data(), e.m, e.n, e.k, ldy, lda, ldb, ta, tb, 0.75F, beta});
+            const double root = std::sqrt(static_cast<double>(e.k) + 1);
+            // Beside beta the library may round the product first, then the sum.
+            if (beta == 0) {
+                expect_close("y", host_of(on_y), want, bf16_once, root * 1e-3);
+            } else {
+                expect_close("y added to", host_of(on_y), want, 2 * bf16_once, root / 3 + 1);
+            }
+            expect_close("y in float", wide.host(), want, sum_tolerance, root);
+        }
+    }
+}
+
+// 4096 additions of 2^-14 to a gradient of 1: each is lost in bf16, none in float.
+TEST_F(DeviceProducts, SmallContributionsDoNotVanish) {
+    Array<Bf16> a(std::vector<Bf16>(64, to_bf16(0x1p-14F))), b(std::vector<Bf16>(64, to_bf16(1.0F / 8)));
+    Array<float> y(std::vector<float>(64, 1.0F));
+    for (int i = 0; i < 4096; ++i) {
+        ops::matmul<Bf16, float>(gpu,
+                                 {y.data(), a.data(), b.data(), 8, 8, 8, 8, 8, 8, Transpose::yes, Transpose::no, 1, 1});
+    }
+    expect_same_bits("y", y.host(), std::vector<float>(64, 1.25F));
+}
+
+TEST_F(DeviceProducts, BiasGradientAddsInFloat) {
+    for (const i64 cols : {1, 6, 64, 515, 2304}) {
+        for (const i64 rows : {1, 63, 1025, 4099}) {
+            for (const i64 pad : {0, 8, 5}) {
+                const i64 ldy = cols + pad;
+                const auto d_y = fresh_bf16(rows * ldy);
+                const auto start = fresh(cols), d_y_floats = values<float>(d_y);
+                const auto d_y64 = values<double>(d_y);
+                auto want = cast<double>(start);
+                ops::bias_gradient<double>(cpu, {want.data(), d_y64.data(), rows, cols, ldy});
+                Array<Bf16> on_d_y(d_y);
+                Array<float> got(start), again(start);
+                ops::bias_gradient<Bf16>(gpu, {got.data(), on_d_y.data(), rows, cols, ldy});
+                ops::bias_gradient<Bf16>(gpu, {again.data(), on_d_y.data(), rows, cols, ldy});
+                expect_close("bias", got.host(), want, 12 * roundoff<float>(), std::sqrt(static_cast<double>(rows)));
+                expect_same_bits("again", again.host(), got.host());
+            }
+        }
+    }
+}
+
+// rows of 8 take the library's epilogues, the others and Fusion::never the separate passes.
+struct LinearExtents {
+    i64 rows, in, out;
+};
+constexpr LinearExtents linears[] = {{7, 9, 5}, {129, 64, 72}, {512, 768, 256}, {300, 256, 1032}};
+
+struct LinearCase {
+    i64 rows, in, out;
+    ops::Fusion fusion;
+    std::vector<Bf16> x, w, bias, d_y, u;
+    double root_in, root_out;
+
+    LinearCase(const LinearExtents& e, ops::Fusion how)
+        : rows(e.rows),
+          in(e.in),
+          out(e.out),
+          fusion(how),
+          x(fresh_bf16(rows * in)),
+          w(fresh_bf16(out * in)),
+          bias(fresh_bf16(out)),
+          d_y(fresh_bf16(rows * out)),
+          u(fresh_bf16(rows * in, 4)),
+          root_in(std::sqrt(static_cast<double>(in))),
+          root_out(std::sqrt(static_cast<double>(out))) {}
+};
+
+// u: rounded once, or twice where the pass is apart, then also against the product, which may be 1 larger. gelu(u): the
+// slope of up to 1.13 carries u's roundings.
+void check_forward(Stream gpu, Stream cpu, const LinearCase& c) {
+    const auto x = values<double>(c.x), w = values<double>(c.w), bias = values<double>(c.bias);
+    std::vector<double> want_u(static_cast<std::size_t>(c.rows * c.out)), want_y = want_u;
+    ops::linear_bias_gelu<double>(cpu,
+                                  {want_y.data(), want_u.data(), x.data(), w.data(), bias.data(), c.rows, c.in, c.out});
+    Array<Bf16> on_x(c.x), on_w(c.w), on_bias(c.bias);
+    Array<Bf16> y(c.rows * c.out), affine(c.rows * c.out), u(c.rows * c.out), again(c.rows * c.out);
+    ops::linear_bias<Bf16>(gpu,
+                           {affine.data(), on_x.data(), on_w.data(), on_bias.data(), c.rows, c.in, c.out, c.fusion});
+    ops::linear_bias_gelu<Bf16>(
+        gpu, {y.data(), u.data(), on_x.data(), on_w.data(), on_bias.data(), c.rows, c.in, c.out, c.fusion});
+    expect_close("x w^T + bias", host_of(affine), want_u, 3 * bf16_once, c.root_in / 8);
+    expect_close("u", host_of(u), want_u, 3 * bf16_once, c.root_in / 8);
+    expect_close("gelu(u)", host_of(y), want_y, 4 * bf16_once, c.root_in / 8);
+    ops::gelu_forward<Bf16>(gpu, {again.data(), u.data(), c.rows * c.out});
+    if (c.fusion == ops::Fusion::never) {
+        expect_same_bits("gelu of the kept u", host_of(again), host_of(y));
+    } else {
+        expect_close("gelu of the kept u", host_of(again), host_of(y), 3 * bf16_once, c.root_in / 8);
+    }
+}
+
+void check_backward(Stream gpu, Stream cpu, const LinearCase& c) {
+    const auto x = values<double>(c.x), w = values<double>(c.w), d_y = values<double>(c.d_y), u = values<double>(c.u);
+    const auto start_w = fresh(c.out * c.in), start_b = fresh(c.out);
+    std::vector<double> want(static_cast<std::size_t>(c.rows * c.in));
+    auto want_w = cast<double>(start_w), want_b = cast<double>(start_b);
+    ops::linear_input_gelu<double>(cpu, {want.data(), d_y.data(), w.data(), u.data(), c.rows, c.in, c.out});
+    ops::linear_gradients<double>(cpu, {want_w.data(), want_b.data(), d_y.data(), x.data(), c.rows, c.in, c.out});
+    Array<Bf16> on_x(c.x), on_w(c.w), on_d_y(c.d_y), on_u(c.u), d_u(c.rows * c.in);
+    Array<float> d_w(start_w), d_b(start_b), bare(start_w);
+    ops::linear_input_gelu<Bf16>(gpu,
+                                 {d_u.data(), on_d_y.data(), on_w.data(), on_u.data(), c.rows, c.in, c.out, c.fusion});
+    ops::linear_gradients<Bf16>(gpu,
+                                {d_w.data(), d_b.data(), on_d_y.data(), on_x.data(), c.rows, c.in, c.out, c.fusion});
+    ops::linear_gradients<Bf16>(gpu, {bare.data(), nullptr, on_d_y.data(), on_x.data(), c.rows, c.in, c.out, c.fusion});
+    const double root = std::sqrt(static_cast<double>(c.rows));
+    expect_close("d_u", host_of(d_u), want, 2 * bf16_once, c.root_out / 8);
+    expect_close("d_w", d_w.host(), want_w, sum_tolerance, root);
+    expect_close("d_w without bias", bare.host(), want_w, sum_tolerance, root);
+    expect_close("d_bias", d_b.host(), want_b, sum_tolerance / 8, root);  // exact addends
+}
+
+TEST_F(DeviceProducts, LinearLayersTogetherAndApart) {
+    for (const LinearExtents& e : linears) {
+        for (const ops::Fusion fusion : {ops::Fusion::allowed, ops::Fusion::never}) {
+            const LinearCase c(e, fusion);
+            check_forward(gpu, cpu, c);
+            check_backward(gpu, cpu, c);
+        }
+    }
+}
+
+// fp32 holds 2 sqrt(k) roundings of 2^-24; TF32 rounds each factor by up to 2^-11 and must be seen to.
+TEST_F(DeviceProducts, Tf32IsAskedForAndTakenBack) {
+    constexpr i64 m = 130, n = 260, k = 513;
+    const auto a = fresh(m * k), b = fresh(n * k);
+    const auto a64 = cast<double>(a), b64 = cast<double>(b);
+    std::vector<double> want(static_cast<std::size_t>(m * n));
+    ops::matmul<double>(cpu,
+                        {want.data(), a64.data(), b64.data(), m, n, k, n, k, k, Transpose::no, Transpose::yes, 1, 0});
+    Array<float> on_a(a), on_b(b), y(m * n);
+    const auto worst = [&](cuda::FloatProducts how) {
+        cuda::set_float_products(how);
+        ops::matmul<float>(gpu,
+                           {y.data(), on_a.data(), on_b.data(), m, n, k, n, k, k, Transpose::no, Transpose::yes, 1, 0});
+        const auto got = y.host();
+        double most = 0;
+        for (std::size_t i = 0; i < got.size(); ++i) {
+            most = std::max(most, std::abs(static_cast<double>(got[i]) - want[i]));
+        }
+        return most;
+    };
+    const double root = std::sqrt(static_cast<double>(k));
+    EXPECT_LT(worst(cuda::FloatProducts::fp32), 2 * root * root * 0x1p-24);
+    const double rounded = worst(cuda::FloatProducts::tf32);
+    EXPECT_GT(rounded, 2 * root * root * 0x1p-24);
+    EXPECT_LT(rounded, 4 * root * 0x1p-11);
+    EXPECT_LT(worst(cuda::FloatProducts::fp32), 2 * root * root * 0x1p-24);
+}
+
+TEST_F(DeviceProducts, TheSearchKeepsTheAnswersAndItsTextComesBack) {
+    const LinearCase c({512, 264, 520}, ops::Fusion::allowed);
+    check_forward(gpu, cpu, c);
+    check_backward(gpu, cpu, c);
+    std::vector<cuda::ProductShape> shapes;
+    for (const cuda::ProductShape& shape : cuda::products_used()) {
+        if (shape.operands == Dtype::bf16 && (shape.m == 512 || shape.k == 512)) {
+            shapes.push_back(shape);
+        }
+    }
+    ASSERT_GE(shapes.size(), 4U);  // three epilogues and the plain weight gradient at least
+    const cuda::ProductSearch found = cuda::search_products(gpu, shapes, 20);
+    EXPECT_EQ(found.left_out, 0);
+    EXPECT_GE(found.products.size(), shapes.size());
+    for (const cuda::ProductTime& one : found.products) {
+        EXPECT_GT(one.best_seconds, 0);
+        EXPECT_GE(one.measured, 1);
+        std::cout << "product " << one.shape.m << ' ' << one.shape.n << ' ' << one.shape.k << " epilogue "
+                  << static_cast<int>(one.shape.epilogue) << ": first " << one.first_seconds * 1e6 << " us, best "
+                  << one.best_seconds * 1e6 << " us of " << one.measured << (one.apart ? ", apart" : "") << '\n';
+    }
+    check_forward(gpu, cpu, c);
+    check_backward(gpu, cpu, c);
+    EXPECT_TRUE(cuda::search_products(gpu, shapes, 20).products.empty());  // known now
+
+    const std::string text = cuda::export_products();
+    EXPECT_NE(text.find(cuda::products_key()), std::string::npos);
+    const i64 lines = std::count(text.begin(), text.end(), '\n') - 1;
+    EXPECT_GE(lines, static_cast<i64>(shapes.size()));
+    EXPECT_EQ(cuda::import_products(text), lines);
+    EXPECT_EQ(cuda::export_products(), text);
+    EXPECT_EQ(cuda::import_products("ogrom-products 1 | another device, cublasLt 1\n"), 0);
+    EXPECT_THROW(cuda::import_products("nonsense"), Error);
+    EXPECT_THROW(cuda::import_products(text.substr(0, text.size() - 40)), Error);
+    check_forward(gpu, cpu, c);
+}
+
+}  // namespace
+}  // namespace ogrom::device_test
