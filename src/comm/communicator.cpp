@@ -16,7 +16,7 @@ constexpr i64 text_limit = i64{64} << 10;  // bytes of one rank in gather_text
 template <class T>
 std::vector<T> gather_values(Communicator& comm, T value, std::string_view label) {
     std::vector<T> all(static_cast<std::size_t>(comm.size()));
-    comm.all_gather(all.data(), &value, 1, dtype_of<T>(), label).wait();
+    comm.host().all_gather(all.data(), &value, 1, dtype_of<T>(), label).wait();
     return all;
 }
 
@@ -61,6 +61,13 @@ void Pending::wait() {
     }
 }
 
+void Pending::wait_host() {
+    if (state_ != nullptr) {
+        state_->wait_host();
+        state_.reset();
+    }
+}
+
 double agree_sum(Communicator& comm, double value, std::string_view label) {
     double sum = 0;
     for (const double part : gather_values(comm, value, label)) {
@@ -94,7 +101,7 @@ std::vector<std::string> gather_text(Communicator& comm, const std::string& text
     if (bytes > 0) {
         std::memcpy(mine.data(), text.data(), text.size());
     }
-    comm.all_gather(all.data(), mine.data(), words, Dtype::u64, label).wait();
+    comm.host().all_gather(all.data(), mine.data(), words, Dtype::u64, label).wait();
     std::vector<std::string> texts;
     for (std::size_t r = 0; r < sizes.size(); ++r) {
         const char* from = reinterpret_cast<const char*>(all.data()) + static_cast<i64>(r) * words * 8;

@@ -1,7 +1,10 @@
-// A communicator over one mesh axis, bound to a stream: collectives are enqueued like kernels and complete in order of
-// issue; on the CPU backend "the stream" is the MPI progress that test()/wait()/progress() make on the calling thread.
-// Every call has a sequence number, a label and a byte count in the flight record (comm/flight), which lets the control
-// plane name the collective a rank is stuck in. Same calls, same order, same sizes on all ranks.
+// A communicator over one mesh axis, bound to a stream: collectives are enqueued like kernels; on the CPU backend "the
+// stream" is the MPI progress that test()/wait()/progress() make on the calling thread.
+// On a GPU (comm/device_communicator) the bound stream is that of the kernels, "compute". A call takes the contents
+// that compute has at the moment of the call; until it is complete compute must not write what the call reads, nor
+// touch what it writes. Complete means: work enqueued on compute from then on sees the result, and may overwrite the
+// buffers. Every call has a sequence number, a label and a byte count in the flight record (comm/flight), which lets
+// the control plane name the collective a rank is stuck in. Same calls, same order, same sizes on all ranks.
 #pragma once
 #include <map>
 #include <memory>
@@ -23,13 +26,14 @@ enum class ReduceOrder { any, fixed };
 // its label (comm/compare). The environment's OGROM_CHECK_COLLECTIVES=1 switches it on everywhere.
 enum class CollectiveCheck { off, compare };
 
-// A collective under way. Movable; destroying an unfinished one waits for it.
+// A collective under way. Movable; destroying an unfinished one waits for it, as wait() does.
 class Pending {
 public:
     struct State {
         virtual ~State() = default;
         virtual bool test() = 0;  // makes progress; true once complete
         virtual void wait();      // until test() is true (comm/wait)
+        virtual void wait_host() { wait(); }
     };
     Pending() = default;
     explicit Pending(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -39,7 +43,10 @@ public:
     Pending& operator=(const Pending&) = delete;
     ~Pending() = default;
     bool test();  // true when complete (and stays true)
-    void wait();  // comm/wait: tests the request, control messages, signals and the deadline; throws Error(peer)
+    // Completes it: comm/wait tests the request, control messages, signals and the deadline; throws Error(peer). On a
+    // GPU the compute stream waits for what the device has still to do, the host only for what MPI has to do.
+    void wait();
+    void wait_host();  // the same as wait, and the host waits for the device: it may read or free the memory
 
 private:
     std::unique_ptr<State> state_;
@@ -86,6 +93,9 @@ public:
     // A communicator over the ranks of `colour`, ordered by `key`; null for a rank with colour < 0. All ranks of this
     // one call it, in one order, with nothing under way on it. One of a single rank makes no MPI call.
     virtual std::unique_ptr<Communicator> split(int colour, int key, const std::string& name, CollectiveCheck check);
+    // The same ranks over host memory, for control values (agree_sum, gather_text): this one, unless it carries device
+    // memory.
+    virtual Communicator& host() { return *this; }
     // Lets collectives under way move; called between layers of the backward pass. No-op where hardware does it.
     virtual void progress() = 0;
     // Bytes this rank has sent since the start, counted by the same formula whatever the MPI library does inside
@@ -104,8 +114,9 @@ public:
     [[nodiscard]] virtual std::map<std::string, i64, std::less<>> bytes_by_label() const { return {}; }
 };
 
-// A communicator of one rank that needs no MPI: what commands use that run alone, and every mesh axis of extent 1.
-std::unique_ptr<Communicator> make_single_communicator(const std::string& name = "single");
+// A communicator of one rank that needs no MPI: what commands use that run alone, and every mesh axis of extent 1. Its
+// memory is where `compute` works; copies of a rank's own part are enqueued there.
+std::unique_ptr<Communicator> make_single_communicator(const std::string& name = "single", Stream compute = {});
 
 // Elements of scratch that the fixed order needs for one call of `count` elements.
 constexpr i64 fixed_order_scratch(i64 count, int size) {
@@ -117,7 +128,7 @@ constexpr i64 reduce_scratch(i64 count, int size) {
     return size <= 1 ? 0 : (size - 1) * count;
 }
 
-// Small control values, blocking through comm/wait. Sums are added in rank order.
+// Small control values over comm.host(), blocking through comm/wait. Sums are added in rank order.
 double agree_sum(Communicator& comm, double value, std::string_view label);
 i64 agree_sum(Communicator& comm, i64 value, std::string_view label);
 i64 agree_max(Communicator& comm, i64 value, std::string_view label);

@@ -38,26 +38,16 @@ void MpiCommunicator::progress() {
     options_.engine->progress();
 }
 
-i64 MpiCommunicator::bytes_sent() const {
-    i64 total = 0;
-    for (const auto& [label, bytes] : sent_) {
-        total += bytes;
-    }
-    return total;
-}
-
 Pending MpiCommunicator::all_reduce(void* data, i64 count, Dtype type, ReduceOp op, ReduceOrder order, void* scratch,
                                     std::string_view label) {
-    const i64 own = size_ > 1 ? owned_part(std::max<i64>(count, 0), rank_, size_).count() : 0;
-    const i64 sent = size_ > 1 ? count - own + (size_ - 1) * own : 0;
     const i64 ticket = begin(
         {.kind = CollectiveKind::all_reduce, .count = count, .type = type, .op = op, .order = order, .label = label},
-        count, sent);
+        count, sent::all_reduce(count, rank_, size_));
     if (size_ == 1 || count == 0) {
         return finish_now(ticket);
     }
-    if (order == ReduceOrder::fixed) {
-        return start(ticket, fixed_all_reduce(fixed(type, op, scratch, label), data, count));
+    if (order == ReduceOrder::fixed || !mpi_adds(type)) {
+        return start(ticket, fixed_all_reduce(reduction(type, op, order, scratch, label), data, count));
     }
     auto operation = std::make_unique<RequestOperation>();
     const i64 limit = chunk_elements(type, 1);
@@ -76,7 +66,7 @@ Pending MpiCommunicator::reduce(void* data, i64 count, Dtype type, int root, Red
     check_root(root, size_, label);
     const i64 ticket = begin(
         {.kind = CollectiveKind::reduce, .count = count, .type = type, .root = root, .order = order, .label = label},
-        count, rank_ == root ? 0 : count);
+        count, sent::reduce(count, rank_, root));
     if (size_ == 1 || count == 0) {
         return finish_now(ticket);
     }
@@ -90,7 +80,7 @@ Pending MpiCommunicator::broadcast(void* data, i64 count, Dtype type, int root, 
     check_root(root, size_, label);
     const i64 ticket =
         begin({.kind = CollectiveKind::broadcast, .count = count, .type = type, .root = root, .label = label}, count,
-              rank_ == root ? (size_ - 1) * count : 0);
+              sent::broadcast(count, rank_, root, size_));
     if (size_ == 1 || count == 0) {
         return finish_now(ticket);
     }
@@ -127,6 +117,17 @@ Pending MpiCommunicator::receive(void* data, i64 count, Dtype type, int from, st
 
 std::unique_ptr<Communicator> MpiCommunicator::split(int colour, int key, const std::string& name,
                                                      CollectiveCheck check) {
+    MpiCommunicatorOptions options = options_;
+    options.check = check == CollectiveCheck::compare ? check : options.check;
+    std::unique_ptr<MpiCommunicator> part = split_as(colour, key, name, options);
+    if (part != nullptr && part->size() == 1) {
+        return make_single_communicator(name);
+    }
+    return part;
+}
+
+std::unique_ptr<MpiCommunicator> MpiCommunicator::split_as(int colour, int key, const std::string& name,
+                                                           const MpiCommunicatorOptions& options) {
     Control& control = *options_.control;
     const auto idle = [this] {
         options_.engine->progress();
@@ -139,18 +140,7 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int colour, int key, const 
     OGROM_MPI(MPI_Comm_split(core_->comm(), colour < 0 ? MPI_UNDEFINED : colour, key, &part));
     control.moved();
     control.waiting_since(0);
-    if (part == MPI_COMM_NULL) {
-        return nullptr;
-    }
-    int size = 0;
-    OGROM_MPI(MPI_Comm_size(part, &size));
-    if (size == 1) {
-        OGROM_MPI(MPI_Comm_free(&part));
-        return make_single_communicator(name);
-    }
-    MpiCommunicatorOptions options = options_;
-    options.check = check == CollectiveCheck::compare ? check : options.check;
-    return make_mpi_communicator(part, name, options);
+    return part == MPI_COMM_NULL ? nullptr : std::make_unique<MpiCommunicator>(part, name, options);
 }
 
 i64 MpiCommunicator::begin(CollectiveIntent intent, i64 payload, i64 sent) {
@@ -159,21 +149,24 @@ i64 MpiCommunicator::begin(CollectiveIntent intent, i64 payload, i64 sent) {
     options_.engine->progress();
     intent.sequence = ++sequence_;
     intent.bytes = payload * size_of(intent.type);
-    const i64 ticket = options_.control->collective_issued(intent.sequence, intent.label, name_, intent.bytes);
+    const i64 ticket = issue(intent.sequence, intent.label, intent.bytes);
+    compare(intent);
+    traffic_.add(intent.label, sent * size_of(intent.type));
+    return ticket;
+}
+
+void MpiCommunicator::compare(const CollectiveIntent& intent) {
     if (core_->compare_comm() != MPI_COMM_NULL) {
         compare_collective(core_->compare_comm(), *options_.control, name_, intent,
                            [this] { options_.engine->progress(); });
     }
-    count_traffic(intent.label, sent * size_of(intent.type));
-    return ticket;
 }
 
-void MpiCommunicator::count_traffic(std::string_view label, i64 bytes) {
-    if (const auto found = sent_.find(label); found != sent_.end()) {
-        found->second += bytes;
-    } else {
-        sent_.emplace(label, bytes);
+i64 MpiCommunicator::issue(i64 sequence, std::string_view label, i64 bytes) {
+    if (options_.recording == Recording::off) {
+        return -1;
     }
+    return options_.control->collective_issued(sequence, label, name_, bytes);
 }
 
 Pending MpiCommunicator::finish_now(i64 ticket) {
@@ -184,6 +177,11 @@ Pending MpiCommunicator::finish_now(i64 ticket) {
 FixedReduce MpiCommunicator::exchange(Dtype type, ReduceOp op) const {
     const int tag = static_cast<int>(sequence_ % tags_) * 2;
     return {core_->comm(), rank_, size_, tag, options_.chunk_bytes, type, op, nullptr};
+}
+
+FixedReduce MpiCommunicator::reduction(Dtype type, ReduceOp op, ReduceOrder order, void* scratch,
+                                       std::string_view label) const {
+    return order == ReduceOrder::fixed ? fixed(type, op, scratch, label) : exchange(type, op);
 }
 
 FixedReduce MpiCommunicator::fixed(Dtype type, ReduceOp op, void* scratch, std::string_view label) const {
@@ -217,9 +215,8 @@ MessagePlace MpiCommunicator::next_message(std::vector<i64>& counters, int peer,
 i64 MpiCommunicator::begin_message(const MessagePlace& message, i64 sent) {
     options_.control->check();
     options_.engine->progress();
-    count_traffic(message.label, sent * size_of(message.type));
-    return options_.control->collective_issued(message.sequence, message.label, name_,
-                                               message.count * size_of(message.type));
+    traffic_.add(message.label, sent * size_of(message.type));
+    return issue(message.sequence, message.label, message.count * size_of(message.type));
 }
 
 std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, const std::string& name,

@@ -1,7 +1,6 @@
 // The communicator over MPI, for the files that implement it; everyone else uses comm/communicator_mpi.h.
 #pragma once
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "src/comm/compare.h"
 #include "src/comm/engine.h"
 #include "src/comm/message.h"
+#include "src/comm/traffic.h"
 
 namespace ogrom {
 
@@ -21,8 +21,8 @@ public:
     [[nodiscard]] int size() const override { return size_; }
     [[nodiscard]] std::string_view name() const override { return name_; }
     void progress() override;
-    [[nodiscard]] i64 bytes_sent() const override;
-    [[nodiscard]] std::map<std::string, i64, std::less<>> bytes_by_label() const override { return sent_; }
+    [[nodiscard]] i64 bytes_sent() const override { return traffic_.total(); }
+    [[nodiscard]] TrafficByLabel bytes_by_label() const override { return traffic_.by_label(); }
 
     // communicator_mpi.cpp
     Pending all_reduce(void* data, i64 count, Dtype type, ReduceOp op, ReduceOrder order, void* scratch,
@@ -34,6 +34,13 @@ public:
     Pending send(const void* data, i64 count, Dtype type, int to, std::string_view label) override;
     Pending receive(void* data, i64 count, Dtype type, int from, std::string_view label) override;
     std::unique_ptr<Communicator> split(int colour, int key, const std::string& name, CollectiveCheck check) override;
+
+    // The same as split, but of this class, also for one rank: what a communicator on device memory is made of.
+    std::unique_ptr<MpiCommunicator> split_as(int colour, int key, const std::string& name,
+                                              const MpiCommunicatorOptions& options);
+    [[nodiscard]] const MpiCommunicatorOptions& options() const { return options_; }
+    // Under CollectiveCheck::compare: throws Error(peer) on every rank where any of it differs.
+    void compare(const CollectiveIntent& intent);
 
     // communicator_mpi_parts.cpp: each rank has its own part
     Pending reduce_scatter(void* out, const void* in, i64 count, Dtype type, ReduceOrder order, void* scratch,
@@ -58,13 +65,16 @@ private:
     // Sequence, flight record, traffic and (when asked) the comparison with the other ranks. `payload` and `sent` count
     // elements. Returns the ticket of the flight record.
     i64 begin(CollectiveIntent intent, i64 payload, i64 sent);
-    void count_traffic(std::string_view label, i64 bytes);
+    i64 issue(i64 sequence, std::string_view label, i64 bytes);  // the flight record's ticket
     Pending finish_now(i64 ticket);
     Pending start(i64 ticket, std::unique_ptr<Operation> operation) {
         return core_->start(ticket, std::move(operation));
     }
     [[nodiscard]] FixedReduce exchange(Dtype type, ReduceOp op) const;  // without scratch
     [[nodiscard]] FixedReduce fixed(Dtype type, ReduceOp op, void* scratch, std::string_view label) const;
+    // Without scratch of the caller: what is not MPI's own operation has room of its own.
+    [[nodiscard]] FixedReduce reduction(Dtype type, ReduceOp op, ReduceOrder order, void* scratch,
+                                        std::string_view label) const;
     // The next message to or from `peer`: `sent` is what it counts for in the traffic, in elements.
     MessagePlace next_message(std::vector<i64>& counters, int peer, i64 count, Dtype type, std::string_view label);
     i64 begin_message(const MessagePlace& message, i64 sent);
@@ -78,7 +88,7 @@ private:
     i64 tags_ = 0;                       // collectives use tags [0, 2 tags), messages [2 tags, 4 tags)
     i64 sequence_ = 0;                   // of collectives
     std::vector<i64> sends_, receives_;  // messages so far, by peer
-    std::map<std::string, i64, std::less<>> sent_;
+    TrafficCount traffic_;
 };
 
 }  // namespace ogrom

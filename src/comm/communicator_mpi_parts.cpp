@@ -9,13 +9,14 @@ Pending MpiCommunicator::reduce_scatter(void* out, const void* in, i64 count, Dt
                                         void* scratch, std::string_view label) {
     const i64 ticket =
         begin({.kind = CollectiveKind::reduce_scatter, .count = count, .type = type, .order = order, .label = label},
-              count * size_, (size_ - 1) * count);
+              count * size_, sent::to_all_others(count, size_));
     if (size_ == 1 || count == 0) {
         copy_own(out, in, count * size_of(type));
         return finish_now(ticket);
     }
-    if (order == ReduceOrder::fixed) {
-        return start(ticket, fixed_reduce_scatter(fixed(type, ReduceOp::sum, scratch, label), out, in, count));
+    if (order == ReduceOrder::fixed || !mpi_adds(type)) {
+        return start(ticket,
+                     fixed_reduce_scatter(reduction(type, ReduceOp::sum, order, scratch, label), out, in, count));
     }
     auto operation = std::make_unique<RequestOperation>();
     if (count * size_ <= chunk_elements(type, 1) && !fault_active("reduce_scatter_wrong_owner")) {
@@ -29,7 +30,7 @@ Pending MpiCommunicator::reduce_scatter(void* out, const void* in, i64 count, Dt
 
 Pending MpiCommunicator::all_gather(void* out, const void* in, i64 count, Dtype type, std::string_view label) {
     const i64 ticket = begin({.kind = CollectiveKind::all_gather, .count = count, .type = type, .label = label},
-                             count * size_, (size_ - 1) * count);
+                             count * size_, sent::to_all_others(count, size_));
     if (size_ == 1 || count == 0) {
         copy_own(out, in, count * size_of(type));
         return finish_now(ticket);
@@ -57,7 +58,7 @@ Pending MpiCommunicator::all_gather_batched(void* out, const void* in, i64 count
     check_batches(batches, label);
     const i64 ticket = begin(
         {.kind = CollectiveKind::all_gather_batched, .count = count, .batches = batches, .type = type, .label = label},
-        count * batches * size_, (size_ - 1) * count * batches);
+        count * batches * size_, sent::to_all_others(count * batches, size_));
     if (size_ == 1 || count * batches == 0) {
         copy_own(out, in, count * batches * size_of(type));
         return finish_now(ticket);
@@ -90,14 +91,13 @@ Pending MpiCommunicator::reduce_scatter_batched(void* out, const void* in, i64 c
                               .type = type,
                               .order = order,
                               .label = label},
-                             count * batches * size_, (size_ - 1) * count * batches);
+                             count * batches * size_, sent::to_all_others(count * batches, size_));
     if (size_ == 1 || count * batches == 0) {
         copy_own(out, in, count * batches * size_of(type));
         return finish_now(ticket);
     }
-    const FixedReduce how =
-        order == ReduceOrder::fixed ? fixed(type, ReduceOp::sum, scratch, label) : exchange(type, ReduceOp::sum);
-    return start(ticket, direct_reduce_scatter_batched(how, out, in, count, batches));
+    return start(ticket, direct_reduce_scatter_batched(reduction(type, ReduceOp::sum, order, scratch, label), out, in,
+                                                       count, batches));
 }
 
 void MpiCommunicator::reduce_to_owners(RequestOperation& operation, void* out, const void* in, i64 count, Dtype type) {

@@ -4,13 +4,14 @@
 
 #include "src/comm/communicator.h"
 #include "src/comm/transfer.h"
+#include "src/device/buffer.h"
 
 namespace ogrom {
 namespace {
 
 class SingleCommunicator final : public Communicator {
 public:
-    explicit SingleCommunicator(std::string name) : name_(std::move(name)) {}
+    SingleCommunicator(std::string name, Stream compute) : name_(std::move(name)), compute_(compute) {}
     [[nodiscard]] int rank() const override { return 0; }
     [[nodiscard]] int size() const override { return 1; }
     [[nodiscard]] std::string_view name() const override { return name_; }
@@ -56,24 +57,36 @@ public:
         return {};
     }
     std::unique_ptr<Communicator> split(int colour, int, const std::string& name, CollectiveCheck) override {
-        return colour < 0 ? nullptr : make_single_communicator(name);
+        return colour < 0 ? nullptr : make_single_communicator(name, compute_);
+    }
+    Communicator& host() override {
+        if (compute_.backend != Backend::cpu && host_ == nullptr) {
+            host_ = make_single_communicator(name_);
+        }
+        return host_ != nullptr ? *host_ : *this;
     }
     void progress() override {}
     [[nodiscard]] i64 bytes_sent() const override { return 0; }
 
 private:
-    static Pending copy(void* out, const void* in, i64 count, Dtype type, std::string_view label) {
+    Pending copy(void* out, const void* in, i64 count, Dtype type, std::string_view label) const {
         check_transfer(count, type, label);
-        copy_own(out, in, count * size_of(type));
+        if (compute_.backend == Backend::cpu) {
+            copy_own(out, in, count * size_of(type));
+        } else if (out != in) {
+            copy_bytes(compute_, out, in, count * size_of(type));
+        }
         return {};
     }
     std::string name_;
+    Stream compute_;
+    std::unique_ptr<Communicator> host_;  // of a rank whose memory is on a GPU
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_single_communicator(const std::string& name) {
-    return std::make_unique<SingleCommunicator>(name);
+std::unique_ptr<Communicator> make_single_communicator(const std::string& name, Stream compute) {
+    return std::make_unique<SingleCommunicator>(name, compute);
 }
 
 }  // namespace ogrom

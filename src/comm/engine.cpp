@@ -46,18 +46,18 @@ private:
 }  // namespace
 
 void CommEngine::progress() {
-    for (Core* core : cores_) {
-        core->advance();
+    for (Mover* mover : movers_) {
+        mover->advance();
     }
 }
 
 Core::Core(MPI_Comm comm, MPI_Comm compare_comm, std::shared_ptr<CommEngine> engine)
     : comm_(comm), compare_comm_(compare_comm), engine_(std::move(engine)) {
-    engine_->cores_.push_back(this);
+    engine_->add(this);
 }
 
 Core::~Core() {
-    std::erase(engine_->cores_, this);
+    engine_->remove(this);
     int finalized = 0;
     MPI_Finalized(&finalized);
     // With operations left open the job is ending: freeing would wait for the others.

@@ -3,12 +3,15 @@
 // Next: train/trainer.cpp
 #include "src/comm/mesh.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fmt/format.h>
 #include <vector>
 
 #include "kernels/common/error.h"
 #include "kernels/common/fault.h"
+
+#include "src/comm/axis_set.h"
 
 namespace ogrom {
 
@@ -81,36 +84,37 @@ int fitting_zero_group(const ParallelConfig& parallel) {
 // All ranks of `world` make the same axes in the same order.
 class AxisMaker {
 public:
-    AxisMaker(Communicator& world, const MeshShape& shape, const MeshPlace& place, CollectiveCheck check)
-        : world_(world), shape_(shape), place_(place), check_(check) {}
+    AxisMaker(Communicator& world, const MeshShape& shape, const MeshPlace& place, const MeshOptions& options)
+        : axes_(world, options.check, options.axes), shape_(shape), place_(place), compute_(options.axes.compute) {}
     // Ranks with the same `origin`, the place of the axis' first rank, meet in the order of `key`.
-    [[nodiscard]] std::unique_ptr<Communicator> make(const char* name, const MeshPlace& origin, int key,
-                                                     int extent) const {
+    [[nodiscard]] std::unique_ptr<Communicator> make(const char* name, const MeshPlace& origin, int key, int extent,
+                                                     Channels channels = Channels::none) {
         if (extent == 1) {
-            return make_single_communicator(name);
+            return make_single_communicator(name, compute_);
         }
-        return world_.split(rank_of(origin, shape_), key, name, check_);
+        return axes_.make(rank_of(origin, shape_), key, name, channels);
     }
-    [[nodiscard]] std::unique_ptr<Communicator> pipeline(const char* name) const {
+    [[nodiscard]] std::unique_ptr<Communicator> pipeline(const char* name, Channels channels) {
         MeshPlace origin = place_;
         origin.pp = 0;
-        return make(name, origin, place_.pp, shape_.pp);
+        return make(name, origin, place_.pp, shape_.pp, channels);
     }
-    [[nodiscard]] std::unique_ptr<Communicator> ends() const {
+    [[nodiscard]] std::unique_ptr<Communicator> ends() {
         if (shape_.pp == 1) {
             return nullptr;
         }
         MeshPlace origin = place_;
         origin.pp = 0;
         const bool end = place_.pp == 0 || place_.pp == shape_.pp - 1;
-        return world_.split(end ? rank_of(origin, shape_) : -1, place_.pp, "tie", check_);
+        return axes_.make(end ? rank_of(origin, shape_) : -1, place_.pp, "tie", Channels::none);
     }
+    void connect() { axes_.connect(); }
 
 private:
-    Communicator& world_;
+    AxisSet axes_;
     MeshShape shape_;
     MeshPlace place_;
-    CollectiveCheck check_;
+    Stream compute_;
 };
 
 }  // namespace
@@ -122,7 +126,8 @@ Mesh make_mesh(Communicator& world, const ParallelConfig& parallel, const MeshOp
     mesh.place = place_of(world.rank(), mesh.shape);
     const int zero_group = fitting_zero_group(parallel), replicas = mesh.shape.dp / zero_group;
     const MeshPlace& place = mesh.place;
-    const AxisMaker axis(world, mesh.shape, place, options.check);
+    AxisMaker axis(world, mesh.shape, place, options);
+    const bool ring = parallel.virtual_stages > 1;  // the last stage's output goes on to the first stage's next chunk
     // Neighbours shard, so that the gathers of a step stay on few nodes.
     const bool strided = fault_active("shards_across_replicas");
     const int copy = strided ? place.dp % replicas : place.dp / zero_group;
@@ -136,14 +141,28 @@ Mesh make_mesh(Communicator& world, const ParallelConfig& parallel, const MeshOp
     mesh.dp = axis.make("dp", dp, place.dp, mesh.shape.dp);
     mesh.shard = axis.make("zero", shard, part, zero_group);
     mesh.replica = axis.make("replica", replica, copy, replicas);
-    mesh.pp_forward = axis.pipeline("pp forward");
-    mesh.pp_backward = axis.pipeline("pp backward");
+    mesh.pp_forward = axis.pipeline("pp forward", ring ? Channels::up_ring : Channels::up);
+    mesh.pp_backward = axis.pipeline("pp backward", ring ? Channels::down_ring : Channels::down);
     mesh.tie = axis.ends();
+    axis.connect();
     return mesh;
 }
 
 Mesh make_mesh(Session& session, const ParallelConfig& parallel, const MeshOptions& options) {
     return make_mesh(session.world(), parallel, options);
+}
+
+i64 staging_bytes(const ParallelConfig& parallel, const MeshOptions& options) {
+    if (options.axes.transport != AxisTransport::staged) {
+        return 0;
+    }
+    const i64 group = parallel.zero_group == 0 ? parallel.data : parallel.zero_group;
+    i64 axes = 0;
+    for (const i64 extent : {parallel.tensor, parallel.data, group, parallel.data / std::max<i64>(1, group)}) {
+        axes += extent > 1 ? 1 : 0;
+    }
+    axes += parallel.pipeline > 1 ? 3 : 0;  // both directions and the tie
+    return axes * options.axes.staging_bytes;
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "src/comm/session.h"
+#include "src/comm/transport.h"
 #include "src/config/run.h"
 
 namespace ogrom {
@@ -22,6 +23,7 @@ int rank_of(const MeshPlace& place, const MeshShape& shape);
 
 struct MeshOptions {
     CollectiveCheck check = CollectiveCheck::off;  // of every axis (comm.check_collectives)
+    AxisOptions axes{};                            // what carries them; `world` stays as it is: host memory
 };
 
 // This rank's communicators. Axes of extent 1 need no MPI. Ranks within each are in the order of its axis.
@@ -45,6 +47,11 @@ struct Mesh {
 // Throws Error(usage) that names what does not fit.
 Mesh make_mesh(Communicator& world, const ParallelConfig& parallel, const MeshOptions& options = {});
 Mesh make_mesh(Session& session, const ParallelConfig& parallel, const MeshOptions& options = {});  // all ranks
+
+// Page-locked memory that make_mesh takes on each rank for the staged transport: options.axes.staging_bytes for each
+// axis of more than one rank; 0 for the other transports. At least that many axes exist on every rank (the tie between
+// first and last stage counts everywhere).
+i64 staging_bytes(const ParallelConfig& parallel, const MeshOptions& options);
 
 // What this rank has sent over all axes and the world since the start, in all and by label.
 i64 bytes_sent(const Mesh& mesh);

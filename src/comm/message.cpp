@@ -8,23 +8,40 @@
 #include "kernels/common/fault.h"
 
 namespace ogrom {
+
+MessageHeader message_header(i64 sequence, i64 count, Dtype type, std::string_view label) {
+    MessageHeader header{sequence, count, static_cast<i64>(type), {}};
+    std::memcpy(header.label, label.data(), std::min(label.size(), sizeof(header.label) - 1));
+    return header;
+}
+
+void check_header(const MessageHeader& found, const MessageHeader& expected, std::string_view axis, int rank, int peer,
+                  LabelCheck labels) {
+    const bool counts = found.count == expected.count || fault_active("message_count_unchecked");
+    const bool same_label =
+        labels == LabelCheck::off || std::strncmp(found.label, expected.label, sizeof(found.label)) == 0;
+    if (found.sequence == expected.sequence && found.type == expected.type && counts && same_label) {
+        return;
+    }
+    fail(ExitCode::peer,
+         fmt::format("messages differ on {}: rank {} of it receives #{} '{}' from rank {}: {} {}, but rank {} sent "
+                     "#{} '{}': {} {}",
+                     axis, rank, expected.sequence, expected.label, peer, expected.count,
+                     name_of(static_cast<Dtype>(expected.type)), peer, found.sequence, found.label, found.count,
+                     name_of(static_cast<Dtype>(found.type))));
+}
+
 namespace {
 
-struct Header {
-    i64 sequence, count, type;
-    char label[104];
-};
-
-Header header_of(const MessagePlace& place) {
-    Header header{place.sequence, place.count, static_cast<i64>(place.type), {}};
-    std::memcpy(header.label, place.label.data(), std::min(place.label.size(), sizeof(header.label) - 1));
-    return header;
+MessageHeader header_of(const MessagePlace& place) {
+    return message_header(place.sequence, place.count, place.type, place.label);
 }
 
 class SendOperation final : public Operation {
 public:
     SendOperation(const MessagePlace& place, const void* data) : header_(header_of(place)) {
-        OGROM_MPI(MPI_Isend(&header_, sizeof(Header), MPI_BYTE, place.peer, place.tag, place.comm, requests_.add()));
+        OGROM_MPI(
+            MPI_Isend(&header_, sizeof(MessageHeader), MPI_BYTE, place.peer, place.tag, place.comm, requests_.add()));
         in_pieces(place.count, 1, place.chunk_bytes / size_of(place.type), [&](const Piece& piece) {
             OGROM_MPI(MPI_Isend(static_cast<const char*>(data) + piece.first * size_of(place.type),
                                 static_cast<int>(piece.count), mpi_type(place.type), place.peer, place.tag + 1,
@@ -35,7 +52,7 @@ public:
     [[nodiscard]] long completed() const override { return requests_.completed(); }
 
 private:
-    Header header_;
+    MessageHeader header_;
     RequestList requests_;
 };
 
@@ -43,14 +60,15 @@ class ReceiveOperation final : public Operation {
 public:
     ReceiveOperation(const MessagePlace& place, void* data)
         : place_(place), axis_(place.axis), expected_(header_of(place)), data_(static_cast<char*>(data)) {
-        OGROM_MPI(MPI_Irecv(&found_, sizeof(Header), MPI_BYTE, place.peer, place.tag, place.comm, requests_.add()));
+        OGROM_MPI(
+            MPI_Irecv(&found_, sizeof(MessageHeader), MPI_BYTE, place.peer, place.tag, place.comm, requests_.add()));
     }
     bool advance() override {
         if (!requests_.test()) {
             return false;
         }
         if (!taking_) {
-            check_header();
+            check_header(found_, expected_, axis_, place_.rank, place_.peer, place_.labels);
             taking_ = true;
             take();
             return requests_.test();
@@ -60,20 +78,6 @@ public:
     [[nodiscard]] long completed() const override { return requests_.completed(); }
 
 private:
-    void check_header() const {
-        const bool counts = found_.count == expected_.count || fault_active("message_count_unchecked");
-        const bool labels =
-            place_.labels == LabelCheck::off || std::strncmp(found_.label, expected_.label, sizeof(found_.label)) == 0;
-        if (found_.sequence == expected_.sequence && found_.type == expected_.type && counts && labels) {
-            return;
-        }
-        fail(ExitCode::peer,
-             fmt::format("messages differ on {}: rank {} of it receives #{} '{}' from rank {}: {} {}, but rank {} sent "
-                         "#{} '{}': {} {}",
-                         axis_, place_.rank, expected_.sequence, expected_.label, place_.peer, expected_.count,
-                         name_of(static_cast<Dtype>(expected_.type)), place_.peer, found_.sequence, found_.label,
-                         found_.count, name_of(static_cast<Dtype>(found_.type))));
-    }
     void take() {
         in_pieces(place_.count, 1, place_.chunk_bytes / size_of(place_.type), [&](const Piece& piece) {
             OGROM_MPI(MPI_Irecv(data_ + piece.first * size_of(place_.type), static_cast<int>(piece.count),
@@ -83,7 +87,7 @@ private:
 
     MessagePlace place_;
     std::string axis_;
-    Header expected_, found_{};
+    MessageHeader expected_, found_{};
     char* data_;
     RequestList requests_;
     bool taking_ = false;

@@ -25,6 +25,16 @@ struct MessagePlace {
     LabelCheck labels = LabelCheck::off;
 };
 
+// What both ends of a message must agree on.
+struct MessageHeader {
+    i64 sequence, count, type;
+    char label[104];
+};
+MessageHeader message_header(i64 sequence, i64 count, Dtype type, std::string_view label);
+// Throws Error(peer) that names both ends; `rank` of `axis` receives from `peer`.
+void check_header(const MessageHeader& found, const MessageHeader& expected, std::string_view axis, int rank, int peer,
+                  LabelCheck labels);
+
 std::unique_ptr<Operation> send_message(const MessagePlace& place, const void* data);
 // advance() throws Error(peer) when the sender's header says otherwise, at every call from then on.
 std::unique_ptr<Operation> receive_message(const MessagePlace& place, void* data);

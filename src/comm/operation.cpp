@@ -19,6 +19,7 @@ MPI_Datatype mpi_type(Dtype type) {
         case Dtype::u64:
             return MPI_UINT64_T;
         case Dtype::bf16:
+            return MPI_UINT16_T;
         case Dtype::fp16:
         case Dtype::fp8_e4m3:
         case Dtype::fp8_e5m2:
@@ -27,6 +28,10 @@ MPI_Datatype mpi_type(Dtype type) {
     }
     check_transfer(0, type, "MPI");
     return MPI_DATATYPE_NULL;
+}
+
+bool mpi_adds(Dtype type) {
+    return type != Dtype::bf16;
 }
 
 MPI_Op mpi_op(ReduceOp op) {
@@ -104,6 +109,10 @@ public:
           gather_(gather) {
         own_ = owned_part(count_, fixed_.rank, fixed_.size);
         bytes_ = size_of(fixed_.type);
+        if (fixed_.scratch == nullptr) {
+            room_.resize(static_cast<std::size_t>((fixed_.size - 1) * own_.count() * bytes_));
+            fixed_.scratch = room_.data();
+        }
         exchange();
     }
 
@@ -189,6 +198,7 @@ private:
     bool gather_;
     OwnedPart own_;
     i64 bytes_ = 0;
+    std::vector<char> room_;  // for the contributions, where no scratch was given
     RequestList requests_;
     bool combined_ = false;
 };

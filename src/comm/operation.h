@@ -10,7 +10,8 @@
 
 namespace ogrom {
 
-MPI_Datatype mpi_type(Dtype type);
+MPI_Datatype mpi_type(Dtype type);  // bf16: as 16 bits, to be moved
+bool mpi_adds(Dtype type);          // MPI can reduce it
 MPI_Op mpi_op(ReduceOp op);
 
 // A part of `batches` rows of `count` elements that goes into one MPI call: either whole rows or a part of one row, so
@@ -76,7 +77,7 @@ struct FixedReduce {
     i64 chunk_bytes = 0;
     Dtype type = Dtype::fp32;
     ReduceOp op = ReduceOp::sum;
-    void* scratch = nullptr;                                     // (size - 1) * part elements
+    void* scratch = nullptr;                                     // (size - 1) * part elements; null: room of its own
     [[nodiscard]] char* slot(int of_rank, i64 elements) const {  // where of_rank's `elements` wait for their sum
         return static_cast<char*>(scratch) + (of_rank < rank ? of_rank : of_rank - 1) * elements * size_of(type);
     }

@@ -81,6 +81,9 @@ void start_mpi() {
     if (launched_oversubscribed(facts.local_tasks.value_or(1))) {
         setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);  // the user's own setting stays
     }
+    // Operations of several axes wait on the device at the same time, each in a stream of its own; with the default of
+    // 8 hardware queues one can stand behind another that waits for it. Read when the GPU is first used.
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     int finalized = 0;
     OGROM_MPI(MPI_Finalized(&finalized));
     require(finalized == 0, ExitCode::peer, "a process can start MPI only once");

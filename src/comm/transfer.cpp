@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <fmt/format.h>
+#include <type_traits>
 
 #include "kernels/common/error.h"
 #include "kernels/common/fault.h"
@@ -11,22 +12,27 @@
 namespace ogrom {
 namespace {
 
+// What sums of T are kept in.
 template <class T>
-void fold(T* sum, const T* next, i64 count, ReduceOp op) {
+using SumOf = std::conditional_t<std::is_same_v<T, Bf16>, float, T>;
+
+template <class T>
+void fold(SumOf<T>* sum, const T* next, i64 count, ReduceOp op) {
+    using Sum = SumOf<T>;
     switch (op) {
         case ReduceOp::sum:
             for (i64 i = 0; i < count; ++i) {
-                sum[i] += next[i];
+                sum[i] += static_cast<Sum>(next[i]);
             }
             return;
         case ReduceOp::max:
             for (i64 i = 0; i < count; ++i) {
-                sum[i] = std::max(sum[i], next[i]);
+                sum[i] = std::max(sum[i], static_cast<Sum>(next[i]));
             }
             return;
         case ReduceOp::min:
             for (i64 i = 0; i < count; ++i) {
-                sum[i] = std::min(sum[i], next[i]);
+                sum[i] = std::min(sum[i], static_cast<Sum>(next[i]));
             }
             return;
     }
@@ -35,16 +41,21 @@ void fold(T* sum, const T* next, i64 count, ReduceOp op) {
 template <class T>
 void combine(T* out, const std::function<const void*(int)>& contribution, int ranks, i64 count, ReduceOp op) {
     constexpr i64 block = 2048;  // stays in the first-level cache while all contributions pass over it
-    std::array<T, block> sum;
+    std::array<SumOf<T>, block> sum;
     const int used = fault_active("fixed_order_skips_last") && ranks > 2 ? ranks - 1 : ranks;
     for (i64 first = 0; first < count; first += block) {
         const i64 now = std::min(block, count - first);
-        std::memcpy(sum.data(), static_cast<const T*>(contribution(0)) + first,
-                    static_cast<std::size_t>(now) * sizeof(T));
+        const auto part = [&](int rank) { return static_cast<const T*>(contribution(rank)) + first; };
+        std::transform(part(0), part(0) + now, sum.begin(), [](T value) { return static_cast<SumOf<T>>(value); });
         for (int r = 1; r < used; ++r) {
-            fold(sum.data(), static_cast<const T*>(contribution(r)) + first, now, op);
+            fold(sum.data(), part(r), now, op);
+            if (fault_active("bf16_sum_rounded_each_time")) {
+                std::transform(sum.begin(), sum.begin() + now, sum.begin(),
+                               [](SumOf<T> value) { return static_cast<SumOf<T>>(static_cast<T>(value)); });
+            }
         }
-        std::memcpy(out + first, sum.data(), static_cast<std::size_t>(now) * sizeof(T));
+        std::transform(sum.begin(), sum.begin() + now, out + first,
+                       [](SumOf<T> value) { return static_cast<T>(value); });
     }
 }
 
@@ -57,19 +68,20 @@ void check_transfer(i64 count, Dtype type, std::string_view label) {
     switch (type) {
         case Dtype::fp32:
         case Dtype::fp64:
+        case Dtype::bf16:
         case Dtype::i32:
         case Dtype::i64:
         case Dtype::u64:
             return;
-        case Dtype::bf16:
         case Dtype::fp16:
         case Dtype::fp8_e4m3:
         case Dtype::fp8_e5m2:
         case Dtype::u16:
             break;
     }
-    fail(ExitCode::peer, fmt::format("collective '{}': type {} is not built yet; fp32, fp64, i32, i64 and u64 are",
-                                     label, name_of(type)));
+    fail(ExitCode::peer,
+         fmt::format("collective '{}': type {} is not built yet; fp32, fp64, bf16, i32, i64 and u64 are", label,
+                     name_of(type)));
 }
 
 void check_root(int root, int size, std::string_view label) {
@@ -116,6 +128,7 @@ void combine_in_rank_order(void* out, const std::function<const void*(int)>& con
         case Dtype::u64:
             return combine(static_cast<u64*>(out), contribution, ranks, count, op);
         case Dtype::bf16:
+            return combine(static_cast<Bf16*>(out), contribution, ranks, count, op);
         case Dtype::fp16:
         case Dtype::fp8_e4m3:
         case Dtype::fp8_e5m2:

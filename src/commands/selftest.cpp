@@ -19,6 +19,7 @@ namespace {
 struct SelftestArguments {
     bool full = false, json = false;
     std::string only;
+    Selftest::Where where;
 };
 
 struct Tally {
@@ -70,13 +71,13 @@ int selftest_command(const SelftestArguments& arguments, Session& session) {
     const std::vector<SelftestLayout> layouts =
         selftest_layouts(session.size(), arguments.full ? Coverage::full : Coverage::pairwise);
     session.set_phase(Phase::train, 0);
-    Selftest selftest(session);
+    Selftest selftest(session, arguments.where);
     if (leads && !arguments.json) {
         std::printf(
-            "%zu layouts over %d ranks against one rank; largest relative "
+            "%zu layouts over %d ranks %s against one rank; largest relative "
             "deviation of loss, norm, weights; "
             "allowed %.0e\n",
-            layouts.size(), session.size(), selftest_bound);
+            layouts.size(), session.size(), selftest.place().c_str(), selftest_bound);
     }
     Tally tally;
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
@@ -120,6 +121,10 @@ void add_selftest(CLI::App& app, Invocation& chosen) {
         "with one rank.");
     command->add_flag("--full", arguments->full, "every combination of every factor (days)");
     command->add_option("--only", arguments->only, "layouts whose name contains this text");
+    command->add_option("--device", arguments->where.device, "auto, cpu or cuda, as run.device; ranks may share a GPU")
+        ->capture_default_str();
+    command->add_option("--backend", arguments->where.backend, "auto, mpi or nccl, as comm.backend")
+        ->capture_default_str();
     command->add_flag("--json", arguments->json, "the rows as JSON");
     command->callback([arguments, &chosen] {
         chosen.needs_session = true;

@@ -51,6 +51,17 @@ std::string origin(const Resolution& r, const std::string& name) {
     return derived == r.derived.end() ? "default" : fmt::format("derived: {}", derived->second);
 }
 
+// bf16 weights: arithmetic in fp32, on a GPU.
+void check_bf16(Resolution& r) {
+    if (r.sound({"numerics.compute"}) && r.run.numerics.compute != Dtype::fp32) {
+        r.fault("precision.weights", fmt::format("bf16 with numerics.compute {}; would be right: numerics.compute fp32",
+                                                 name_of(r.run.numerics.compute)));
+    }
+    if (r.sound({"run.device"}) && r.run.run.device == "cpu") {
+        r.fault("precision.weights", "bf16 needs a GPU; would be right: fp32, or run.device cuda or auto");
+    }
+}
+
 }  // namespace
 
 void resolve_required(Resolution& r) {
@@ -110,6 +121,8 @@ void resolve_types(Resolution& r) {
         if (!r.given(key)) {
             type = compute;
             r.derived[key] = "= numerics.compute";
+        } else if (key == std::string_view("precision.weights") && type == Dtype::bf16) {
+            check_bf16(r);
         } else if (r.sound({key, "numerics.compute"}) && type != compute &&
                    (type == Dtype::fp32 || type == Dtype::fp64)) {
             r.fault(key, fmt::format("{} differs from numerics.compute {}: not built yet; would be right: {}, or "

@@ -76,7 +76,8 @@ struct NumericsConfig {
 };
 
 struct PrecisionConfig {
-    Dtype weights = Dtype::fp32;  // bf16, fp16, fp8: named, refused until built
+    // = numerics.compute, or bf16 on a GPU with an fp32 master; fp16, fp8: named, refused until built
+    Dtype weights = Dtype::fp32;
 };
 
 struct CheckpointConfig {
@@ -88,8 +89,9 @@ struct CheckpointConfig {
 };
 
 struct CommConfig {
-    double bucket_mib = 25;  // size of a gradient bucket
-    bool overlap = true;     // reduce buckets while backward goes on
+    std::string backend = "auto";  // auto | mpi | nccl: what carries the memory of GPUs between ranks
+    double bucket_mib = 25;        // size of a gradient bucket
+    bool overlap = true;           // reduce buckets while backward goes on
     Dtype gradient_dtype = Dtype::fp32;
     double timeout_s = 120;          // silence of a rank before the job is ended
     bool check_collectives = false;  // all ranks compare operation, size and type before each collective
@@ -100,6 +102,7 @@ struct RunSection {
     std::string output;           // default results/runs/<name>
     i64 threads = 0;              // OpenMP threads per rank; 0 = cores of the node / ranks on it
     std::string device = "auto";  // auto | cpu | cuda
+    bool share_gpu = false;       // several ranks may run on one GPU
 };
 
 struct RunConfig {

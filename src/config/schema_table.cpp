@@ -246,9 +246,9 @@ const std::vector<Key> table = {
      ask_key, "grad_clip clip_grad max_grad_norm gradient_clipping gradient_clip_val",
      "largest global gradient norm; 0 = no clipping"},
 
-    {"precision", "weights", FIELD(precision.weights), "", derived, "numerics.compute", any, dtypes, "fp32 fp64",
-     always, fixed_key, "param_dtype weight_dtype bf16 fp16 fp8",
-     "storage type of weights; only = numerics.compute is built"},
+    {"precision", "weights", FIELD(precision.weights), "", derived, "numerics.compute", any, dtypes, "fp32 fp64 bf16",
+     always, ask_key, "param_dtype weight_dtype bf16 fp16 fp8",
+     "storage type of weights and activations: = numerics.compute, or bf16 on a GPU with an fp32 master"},
 
     {"numerics", "compute", FIELD(numerics.compute), "", value, "fp32", any, {"fp32", "fp64", "bf16", "fp16"},
      "fp32 fp64", always, fixed_key, "dtype compute_dtype precision",
@@ -275,6 +275,9 @@ const std::vector<Key> table = {
      free_key, "override_opt_param-scheduler override",
      "keys that a resumed run may change against its checkpoint, as in [\"optimizer.lr\", \"train.steps\"]"},
 
+    {"comm", "backend", FIELD(comm.backend), "", value, "auto", any, {"auto", "mpi", "nccl"}, "", always, free_key,
+     "distributed_backend dist_backend process_group_backend",
+     "what carries the memory of GPUs between ranks; auto = NCCL where it is found and each rank has a GPU, else MPI"},
     {"comm", "bucket_mib", FIELD(comm.bucket_mib), "MiB", value, "25.0", Limits{0, 1'048'576, true, false}, none,
      "", with_data, free_key, "bucket_size bucket_cap_mb bucket_mb reduce_bucket_size ddp_bucket_size",
      "size of a gradient bucket"},
@@ -296,9 +299,11 @@ const std::vector<Key> table = {
      free_key, "output_dir out_dir save_dir save", "folder for metrics, log and checkpoints"},
     {"run", "threads", FIELD(run.threads), "threads", value, "0", between(0, 4096), none, "", always, free_key,
      "num_threads omp_num_threads n_threads", "OpenMP threads per rank; 0 = cores of the node / ranks on it"},
-    {"run", "device", FIELD(run.device), "", value, "auto", any, {"auto", "cpu", "cuda"}, "auto cpu", always,
+    {"run", "device", FIELD(run.device), "", value, "auto", any, {"auto", "cpu", "cuda"}, "", always,
      free_key, "backend accelerator gpu",
      "where the kernels run; auto = a GPU where one is present and compiled in, else the CPU"},
+    {"run", "share_gpu", FIELD(run.share_gpu), "", value, "false", any, none, "", always, free_key,
+     "gpu_oversubscribe", "several ranks may run on one GPU; else each needs its own"},
 };
 // clang-format on
 

@@ -6,6 +6,22 @@
 
 namespace ogrom {
 
+BatchView::BatchView(const Batch& batch)
+    : B(batch.B),
+      T(batch.T),
+      tokens(batch.tokens.data()),
+      targets(batch.targets.data()),
+      loss_mask(batch.loss_mask.data()),
+      segments(batch.segments.empty() ? nullptr : batch.segments.data()),
+      positions(batch.positions.data()),
+      sample(batch.sample.data()),
+      unmasked(batch.unmasked) {
+    const auto n = static_cast<std::size_t>(B * T);
+    OGROM_ASSERT(batch.tokens.size() == n && batch.targets.size() == n && batch.loss_mask.size() == n);
+    OGROM_ASSERT(batch.positions.size() == n && (batch.segments.empty() || batch.segments.size() == n));
+    OGROM_ASSERT(batch.sample.size() == static_cast<std::size_t>(B));
+}
+
 Batch make_batch(i64 B, i64 T) {
     OGROM_ASSERT(B > 0 && T > 0);
     Batch batch;

@@ -5,11 +5,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
+#include <initializer_list>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "kernels/common/error.h"
 #include "kernels/common/parallel.h"
+#include "kernels/cuda/runtime.h"
 
 #include "src/base/text.h"
 #include "src/device/memory.h"
@@ -17,16 +19,19 @@
 namespace ogrom {
 namespace {
 
-constexpr i64 line_alignment = 64;
+constexpr i64 host_alignment = 64;
+constexpr i64 gpu_alignment = 256;
 
-bool cut_by_arena(Tier tier) {
-    return tier == Tier::device || tier == Tier::host;
+using Tiers = std::initializer_list<Tier>;
+
+bool in(Tiers tiers, Tier tier) {
+    return std::find(tiers.begin(), tiers.end(), tier) != tiers.end();
 }
 
-i64 arena_bytes(const Ledger& ledger) {
+i64 bytes_of(const Ledger& ledger, Tiers tiers, i64 alignment) {
     i64 bytes = 0;
     for (const LedgerLine& line : ledger.lines()) {
-        bytes += cut_by_arena(line.tier) ? round_up(line.bytes, line_alignment) : 0;
+        bytes += in(tiers, line.tier) ? round_up(line.bytes, alignment) : 0;
     }
     return bytes;
 }
@@ -40,65 +45,140 @@ bool poisoned() {
 #endif
 }
 
-std::string memory_message(const Ledger& ledger, int node_ranks, i64 free_bytes) {
+std::string largest_line(const Ledger& ledger, Tiers tiers) {
     const LedgerLine* largest = nullptr;
     for (const LedgerLine& line : ledger.lines()) {
-        if (cut_by_arena(line.tier) && (largest == nullptr || line.bytes > largest->bytes)) {
+        if (in(tiers, line.tier) && (largest == nullptr || line.bytes > largest->bytes)) {
             largest = &line;
         }
     }
-    const i64 one = arena_bytes(ledger);
-    return fmt::format(
-        "does not fit in memory: requested {} for {} rank{} of this machine ({} each), free {}; largest line: {} with "
-        "{}; a smaller train.micro_batch, train.sequence or model, or fewer ranks on this machine would fit",
-        human_bytes(one * node_ranks), node_ranks, node_ranks == 1 ? "" : "s", human_bytes(one),
-        human_bytes(free_bytes), largest == nullptr ? "none" : largest->name,
-        human_bytes(largest == nullptr ? 0 : largest->bytes));
+    return fmt::format("largest line: {} with {}", largest == nullptr ? "none" : largest->name,
+                       human_bytes(largest == nullptr ? 0 : largest->bytes));
 }
+
+std::string host_message(const Ledger& ledger, Tiers tiers, i64 one, int node_ranks, i64 free_bytes) {
+    return fmt::format(
+        "does not fit in memory: requested {} for {} rank{} of this machine ({} each), free {}; {}; a smaller "
+        "train.micro_batch, train.sequence or model, or fewer ranks on this machine would fit",
+        human_bytes(one * node_ranks), node_ranks, node_ranks == 1 ? "" : "s", human_bytes(one),
+        human_bytes(free_bytes), largest_line(ledger, tiers));
+}
+
+constexpr Tiers everything = {Tier::device, Tier::host, Tier::pageable};
+constexpr Tiers beside_gpu = {Tier::host, Tier::pageable};
 
 }  // namespace
 
-void require_fit(const Ledger& ledger, int node_ranks, i64 free_bytes) {
-    if (arena_bytes(ledger) > free_bytes / std::max(1, node_ranks)) {
-        fail(ExitCode::memory, memory_message(ledger, node_ranks, free_bytes));
+void require_fit(const Ledger& ledger, int node_ranks, i64 free_bytes, const Device& device) {
+    const Tiers tiers = device.is_gpu() ? beside_gpu : everything;
+    const i64 one = bytes_of(ledger, tiers, host_alignment);
+    if (one > free_bytes / std::max(1, node_ranks)) {
+        fail(ExitCode::memory, host_message(ledger, tiers, one, node_ranks, free_bytes));
+    }
+    if (device.is_gpu()) {
+        const i64 wanted = bytes_of(ledger, {Tier::device}, gpu_alignment);
+        const i64 free_there = cuda::memory_info().free;
+        require(wanted <= free_there, ExitCode::memory,
+                fmt::format("does not fit in the memory of the GPU: requested {}, free {}; {}; a smaller "
+                            "train.micro_batch, train.logits_rows, train.sequence or model, or train.recompute would "
+                            "fit",
+                            human_bytes(wanted), human_bytes(free_there), largest_line(ledger, {Tier::device})));
     }
 }
 
-Arena::Arena(const Ledger& ledger) : bytes_(arena_bytes(ledger)) {
-    require_fit(ledger, 1, free_memory());
-    i64 offset = 0;
-    for (const LedgerLine& line : ledger.lines()) {
-        if (cut_by_arena(line.tier)) {
-            slots_.push_back({line.name, offset, line.bytes, false});
-            offset += round_up(line.bytes, line_alignment);
+Arena::Arena(const Ledger& ledger, const Device& device) {
+    require_fit(ledger, 1, free_memory(), device);
+    plan(ledger, device);
+    try {
+        for (Region& region : regions_) {
+            if (region.bytes > 0) {
+                allocate(region, ledger);
+                touch(region);
+            }
         }
+    } catch (const Error&) {
+        release();
+        throw;
     }
-    if (bytes_ == 0) {
-        return;
-    }
-    void* base =
-        mmap(nullptr, static_cast<std::size_t>(bytes_), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED) {
-        const std::string reason = std::strerror(errno);
-        fail(ExitCode::memory, memory_message(ledger, 1, free_memory()) + " (mmap: " + reason + ")");
-    }
-    // Large pages spare the products most of their address translation; only a hint.
-    (void)madvise(base, static_cast<std::size_t>(bytes_), MADV_HUGEPAGE);
-    base_ = static_cast<std::byte*>(base);
-    touch();
 }
 
 Arena::~Arena() {
-    if (base_ != nullptr) {
-        munmap(base_, static_cast<std::size_t>(bytes_));
+    release();
+}
+
+// Which line stands where.
+void Arena::plan(const Ledger& ledger, const Device& device) {
+    const auto region = [&](Kind kind, Tiers tiers, i64 alignment) {
+        Region made{kind, nullptr, bytes_of(ledger, tiers, alignment), {}};
+        i64 offset = 0;
+        for (const LedgerLine& line : ledger.lines()) {
+            if (in(tiers, line.tier)) {
+                made.slots.push_back({line.name, offset, line.bytes, false});
+                offset += round_up(line.bytes, alignment);
+            }
+        }
+        regions_.push_back(std::move(made));
+    };
+    if (device.is_gpu()) {
+        region(Kind::gpu, {Tier::device}, gpu_alignment);
+        region(Kind::page_locked, {Tier::host}, host_alignment);
+        region(Kind::lazy_mapping, {Tier::pageable}, host_alignment);
+    } else {
+        region(Kind::mapping, everything, host_alignment);
+    }
+}
+
+void Arena::allocate(Region& region, const Ledger& ledger) {
+    if (region.kind == Kind::gpu) {
+        region.base = static_cast<std::byte*>(cuda::allocate_device(region.bytes));
+        return;
+    }
+    if (region.kind == Kind::page_locked) {
+        region.base = static_cast<std::byte*>(cuda::allocate_pinned(region.bytes));
+        return;
+    }
+    void* base = mmap(nullptr, static_cast<std::size_t>(region.bytes), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED) {
+        const std::string reason = std::strerror(errno);
+        fail(ExitCode::memory,
+             host_message(ledger, everything, region.bytes, 1, free_memory()) + " (mmap: " + reason + ")");
+    }
+    // Large pages spare the products most of their address translation; only a hint.
+    (void)madvise(base, static_cast<std::size_t>(region.bytes), MADV_HUGEPAGE);
+    region.base = static_cast<std::byte*>(base);
+}
+
+void Arena::release() noexcept {
+    for (Region& region : regions_) {
+        if (region.base == nullptr) {
+            continue;
+        }
+        if (region.kind == Kind::gpu) {
+            cuda::free_device(region.base);
+        } else if (region.kind == Kind::page_locked) {
+            cuda::free_pinned(region.base);
+        } else {
+            munmap(region.base, static_cast<std::size_t>(region.bytes));
+        }
+        region.base = nullptr;
     }
 }
 
 // First touch: thread t of the OpenMP team writes the t-th part of every line, as the loops over that line do later.
-void Arena::touch() {
+void Arena::touch(const Region& region) {
     const int value = poisoned() ? 0xFF : 0;
-    for (const Slot& slot : slots_) {
-        std::byte* const start = base_ + slot.offset;
+    if (region.kind == Kind::gpu) {
+        const Stream stream{Backend::cuda, nullptr};
+        cuda::fill_bytes_async(stream, region.base, value, region.bytes);
+        cuda::synchronize(stream);
+        return;
+    }
+    if (region.kind == Kind::lazy_mapping) {
+        return;
+    }
+    for (const Slot& slot : region.slots) {
+        std::byte* const start = region.base + slot.offset;
         const i64 bytes = slot.bytes;
         const i64 page = sysconf(_SC_PAGESIZE);
         const i64 pages = ceil_div(bytes, page);
@@ -108,14 +188,28 @@ void Arena::touch() {
     }
 }
 
+i64 Arena::bytes() const {
+    i64 sum = 0;
+    for (const Region& region : regions_) {
+        sum += region.bytes;
+    }
+    return sum;
+}
+
+i64 Arena::device_bytes() const {
+    return regions_.front().kind == Kind::gpu ? regions_.front().bytes : 0;
+}
+
 std::span<std::byte> Arena::take_bytes(const std::string& name) {
-    for (Slot& slot : slots_) {
-        if (slot.name == name) {
-            if (slot.taken) {
-                fail(ExitCode::memory, fmt::format("arena: line '{}' was taken twice", name));
+    for (Region& region : regions_) {
+        for (Slot& slot : region.slots) {
+            if (slot.name == name) {
+                if (slot.taken) {
+                    fail(ExitCode::memory, fmt::format("arena: line '{}' was taken twice", name));
+                }
+                slot.taken = true;
+                return {region.base + slot.offset, static_cast<std::size_t>(slot.bytes)};
             }
-            slot.taken = true;
-            return {base_ + slot.offset, static_cast<std::size_t>(slot.bytes)};
         }
     }
     fail(ExitCode::memory, fmt::format("arena: the ledger has no line '{}'", name));

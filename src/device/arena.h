@@ -1,5 +1,5 @@
-// Memory of a run, cut once from the ledger. One mapping per tier, pages touched at start; nothing of size is taken
-// later.
+// Memory of a run, cut once from the ledger: one mapping for the host, and on a GPU one allocation there and one of
+// page-locked memory; touched at start; nothing of size is taken later.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -7,17 +7,19 @@
 #include <vector>
 
 #include "src/device/ledger.h"
+#include "src/device/select.h"
 
 namespace ogrom {
 
 class Arena {
 public:
-    // Takes total(device) + total(host) bytes (on the CPU backend both are host memory), 64-byte aligned lines, every
-    // page touched by the threads that will use it. Contents: zero, or NaN in every element of fp32 and fp64 when built
-    // for debugging or when OGROM_POISON=1. Throws Error(memory) with requested, free and largest line
-    // before anything is taken; ranks that share a machine ask require_fit for all of them before the first takes its
-    // own.
-    explicit Arena(const Ledger& ledger);
+    // On the CPU one mapping of the tiers device, host and pageable, 64-byte aligned lines, every page touched by the
+    // threads that will use it. On a GPU (which must be the thread's device): device memory, 256-byte aligned lines;
+    // page-locked memory for the tier host; a mapping that is touched when it is used for the tier pageable. Contents:
+    // zero, or NaN in every element of a floating type when built for debugging or when OGROM_POISON=1 (pageable:
+    // zero). Throws Error(memory) with requested, free and largest line before anything is taken; ranks that share a
+    // machine ask require_fit for all of them before the first takes its own.
+    explicit Arena(const Ledger& ledger, const Device& device = {});
     ~Arena();
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
@@ -28,22 +30,32 @@ public:
         std::span<std::byte> raw = take_bytes(name);
         return {reinterpret_cast<T*>(raw.data()), raw.size() / sizeof(T)};
     }
-    [[nodiscard]] i64 bytes() const { return bytes_; }
+    [[nodiscard]] i64 bytes() const;         // of all regions
+    [[nodiscard]] i64 device_bytes() const;  // on the GPU; 0 on the CPU
 
 private:
-    void touch();
-    std::span<std::byte> take_bytes(const std::string& name);
+    enum class Kind { mapping, lazy_mapping, gpu, page_locked };
     struct Slot {
         std::string name;
         i64 offset = 0, bytes = 0;
         bool taken = false;
     };
-    std::vector<Slot> slots_;
-    std::byte* base_ = nullptr;
-    i64 bytes_ = 0;
+    struct Region {
+        Kind kind = Kind::mapping;
+        std::byte* base = nullptr;
+        i64 bytes = 0;
+        std::vector<Slot> slots;
+    };
+    void plan(const Ledger& ledger, const Device& device);
+    void allocate(Region& region, const Ledger& ledger);
+    void release() noexcept;
+    static void touch(const Region& region);
+    std::span<std::byte> take_bytes(const std::string& name);
+    std::vector<Region> regions_;
 };
 
-// Throws Error(memory) when `node_ranks` ranks of this ledger need more than `free_bytes`; pure.
-void require_fit(const Ledger& ledger, int node_ranks, i64 free_bytes);
+// Throws Error(memory) when `node_ranks` ranks of this ledger need more than `free_bytes` of the machine's memory, or
+// this rank more than its GPU has free.
+void require_fit(const Ledger& ledger, int node_ranks, i64 free_bytes, const Device& device = {});
 
 }  // namespace ogrom

@@ -37,7 +37,10 @@ std::string blas_description() {
     return std::string(openblas_get_config()) + " (" + parallel_name() + ")";
 }
 
-std::string kernel_choice() {
+std::string kernel_choice(const std::string& gpu) {
+    if (!gpu.empty()) {
+        return "cuda on " + gpu;
+    }
     return std::string("products ") + ops::matmul_backend() + ", attention " + ops::attention_backend();
 }
 

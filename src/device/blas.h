@@ -12,6 +12,7 @@ std::string set_threads(int threads);
 std::string blas_description();
 
 // Which kernels compute here, in words: the bits of a run depend on them. Stored in provenance and in every checkpoint.
-std::string kernel_choice();
+// `gpu`: name of the device, empty on the CPU.
+std::string kernel_choice(const std::string& gpu = {});
 
 }  // namespace ogrom

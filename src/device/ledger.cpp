@@ -16,10 +16,14 @@ std::string_view name_of(Tier tier) {
             return "device";
         case Tier::host:
             return "host";
+        case Tier::pageable:
+            return "pageable";
         case Tier::nvme:
             return "nvme";
         case Tier::baseline:
             return "baseline";
+        case Tier::context:
+            return "context";
     }
     return "?";
 }
@@ -54,7 +58,11 @@ i64 Ledger::total(Tier tier) const {
 }
 
 i64 Ledger::total() const {
-    return total(Tier::device) + total(Tier::host) + total(Tier::baseline);
+    return on_device() + total(Tier::host) + total(Tier::pageable) + total(Tier::baseline);
+}
+
+i64 Ledger::on_device() const {
+    return total(Tier::device) + total(Tier::context);
 }
 
 std::string Ledger::table() const {
@@ -70,6 +78,10 @@ std::string Ledger::table() const {
     }
     out += fmt::format("{:<{}}  {:<8}  {:>12}  {} bytes\n", "total in memory", name_width, "", human_bytes(total()),
                        total());
+    if (total(Tier::context) > 0) {
+        out += fmt::format("{:<{}}  {:<8}  {:>12}  {} bytes\n", "of it on the GPU", name_width, "",
+                           human_bytes(on_device()), on_device());
+    }
     return out;
 }
 

@@ -8,7 +8,10 @@
 
 namespace ogrom {
 
-enum class Tier { device, host, nvme, baseline };  // baseline: measured, taken by libraries, not cut by the arena
+// device: where the kernels run; host: page-locked on a GPU; pageable: large and rarely used host memory; baseline and
+// context: measured, taken by libraries in host memory and on a GPU, not cut by the arena. On the CPU all but nvme are
+// memory of the machine.
+enum class Tier { device, host, pageable, nvme, baseline, context };
 
 struct LedgerLine {
     std::string name;  // "gradients", "activations.block", "comm.staging", ...
@@ -23,7 +26,8 @@ public:
     [[nodiscard]] const std::vector<LedgerLine>& lines() const { return lines_; }
     [[nodiscard]] const LedgerLine& line(const std::string& name) const;  // throws when absent
     [[nodiscard]] i64 total(Tier tier) const;
-    [[nodiscard]] i64 total() const;          // all tiers that are memory of this machine: device, host, baseline
+    [[nodiscard]] i64 total() const;          // all tiers but nvme
+    [[nodiscard]] i64 on_device() const;      // of a GPU: what its driver shows: device and context
     [[nodiscard]] std::string table() const;  // printed at start and by `ogrom plan`
 
 private:

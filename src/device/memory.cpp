@@ -8,6 +8,9 @@
 #include <string>
 #include <unistd.h>
 
+#include "kernels/cuda/runtime.h"
+#include "kernels/cuda/scratch.h"
+
 namespace ogrom {
 namespace {
 
@@ -103,6 +106,14 @@ void reset_peak() {
 
 i64 free_memory() {
     return std::min(kib_line("/proc/meminfo", "MemAvailable"), cgroup_left());
+}
+
+GpuMemory gpu_memory(const Device& device) {
+    if (!device.is_gpu()) {
+        return {};
+    }
+    const cuda::MemoryInfo info = cuda::memory_info();
+    return {info.total - info.free, cuda::scratch_bytes()};
 }
 
 std::string affinity_mask() {

@@ -4,6 +4,8 @@
 
 #include "kernels/common/extents.h"
 
+#include "src/device/select.h"
+
 namespace ogrom {
 
 struct ResidentMemory {
@@ -22,6 +24,13 @@ void reset_peak();
 
 // Bytes that may still be taken: the smaller of MemAvailable and what the cgroup limits leave.
 i64 free_memory();
+
+// Of the GPU that the thread uses, as its driver reports it: everything on it, whoever took it; and what the kernels of
+// this process keep as working memory (kernels/cuda/scratch.h). 0 on the CPU.
+struct GpuMemory {
+    i64 used = 0, scratch = 0;
+};
+GpuMemory gpu_memory(const Device& device);
 
 // Processor cores that this process may run on: '1' at each of them, '0' elsewhere, as long as the machine has cores.
 std::string affinity_mask();

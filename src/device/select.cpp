@@ -1,17 +1,30 @@
 #include "src/device/select.h"
 
 #include <algorithm>
+#include <fmt/format.h>
+
+#include "kernels/common/error.h"
+#include "kernels/cuda/device.h"
 
 namespace ogrom {
 
-Device select_device(const std::string& wanted, int /* node_rank: picks the GPU */) {
-    if (wanted == "cuda") {
-        fail(ExitCode::usage, "run.device = \"cuda\": this binary was built without CUDA; use \"cpu\" or \"auto\"");
+Device select_device(const std::string& wanted, int node_rank) {
+    if (wanted != "auto" && wanted != "cpu" && wanted != "cuda") {
+        fail(ExitCode::usage, fmt::format("run.device = \"{}\": expected auto, cpu or cuda", wanted));
     }
-    if (wanted != "auto" && wanted != "cpu") {
-        fail(ExitCode::usage, "run.device = \"" + wanted + "\": expected auto, cpu or cuda");
+    if (wanted == "cpu") {
+        return {Backend::cpu, 0, "asked for", {}, {}};
     }
-    return {Backend::cpu, 0, wanted == "cpu" ? "asked for" : "this binary was built without CUDA"};
+    const cuda::Devices found = cuda::list_devices();
+    if (found.devices.empty()) {
+        require(wanted == "auto", ExitCode::usage,
+                fmt::format("run.device = \"cuda\": {}; use \"cpu\" or \"auto\"", found.reason));
+        return {Backend::cpu, 0, found.reason, {}, {}};
+    }
+    const auto count = static_cast<int>(found.devices.size());
+    const cuda::Device& gpu = found.devices[static_cast<std::size_t>(node_rank % count)];
+    return {Backend::cuda, gpu.index, fmt::format("{}, number {} of {}", gpu.name, gpu.index, count), gpu.name,
+            gpu.uuid};
 }
 
 int choose_threads(i64 wanted, const std::string& mask, const std::vector<std::string>& node_masks) {

@@ -12,8 +12,13 @@ struct Device {
     Backend backend = Backend::cpu;
     int index = 0;  // device ordinal on the node (GPU); 0 on the CPU
     std::string reason;
+    std::string name, uuid;  // of a GPU
+
+    [[nodiscard]] bool is_gpu() const { return backend == Backend::cuda; }
 };
-// `wanted`: auto | cpu | cuda. CUDA in a build without it is a configuration error.
+// `wanted`: auto | cpu | cuda. auto: the GPU number `node_rank` (counted round, where there are fewer) if the binary,
+// the driver and the machine have one, else the CPU, and `reason` says why. cuda without a GPU, and any other name:
+// Error(usage).
 Device select_device(const std::string& wanted, int node_rank);
 
 // Threads of a rank: `wanted` when > 0, else this rank's share of the cores that the ranks of its node may use together

@@ -151,11 +151,31 @@ i64 attention_elements(const ModelConfig& model, const StageShape& shape) {
     return ops::attention_workspace(attention, shape.extents.threads);
 }
 
+// Rows that are kept in StatisticOf the type of the others.
+bool is_statistic(ActivationName id) {
+    using A = ActivationName;
+    switch (id) {
+        case A::norm1_mean:
+        case A::norm1_rstd:
+        case A::attention_lse:
+        case A::norm2_mean:
+        case A::norm2_rstd:
+        case A::kept_d_small:
+        case A::final_mean:
+        case A::final_rstd:
+        case A::head_max:
+        case A::attention_workspace:
+            return true;
+        default:
+            return false;
+    }
+}
+
 // Writes the rows of the table. Extents of this rank, each with its letters.
 class TableWriter {
 public:
     TableWriter(const ModelConfig& model, const StageShape& shape, Dtype compute)
-        : model_(model), shape_(shape), compute_(compute) {
+        : model_(model), shape_(shape), compute_(compute), statistic_(compute == Dtype::bf16 ? Dtype::fp32 : compute) {
         const i64 tp = shape.tensor.size;
         const char* over = tp > 1 ? "/tp" : "";
         const bool split = tp > 1 && shape.sequence == Sequence::split;
@@ -239,7 +259,7 @@ private:
         }
     }
     void add(ActivationName id, const char* name, CopyMap copies, std::vector<Extent> extents) {
-        table_.push_back({id, name, std::move(copies), std::move(extents), compute_});
+        table_.push_back({id, name, std::move(copies), std::move(extents), is_statistic(id) ? statistic_ : compute_});
     }
     void layer(ActivationName id, const char* name, Life life, std::vector<Extent> extents) {
         CopyMap copies = copies_of(life, shape_);
@@ -253,7 +273,7 @@ private:
 
     const ModelConfig& model_;
     const StageShape& shape_;
-    Dtype compute_;
+    Dtype compute_, statistic_;
     Extent B, T, part, C, F, H, query, qkv, narrow, wide, V, logits_rows;
     std::vector<Activation> table_;
 };
@@ -312,26 +332,16 @@ template <class T>
 ActivationSet<T>::ActivationSet(const std::vector<Activation>& table, Arena& arena)
     : rows_(static_cast<std::size_t>(ActivationName::count)) {
     for (const Activation& row : table) {
-        OGROM_ASSERT(row.type == dtype_of<T>());
-        const std::span<T> memory = arena.take<T>(row.name);
-        OGROM_ASSERT(static_cast<i64>(memory.size()) == row.copies.count * row.stride());
-        rows_[static_cast<std::size_t>(row.id)] = {memory.data(), row.stride(), row.copies};
+        OGROM_ASSERT(row.type == dtype_of<T>() || row.type == dtype_of<StatisticOf<T>>());
+        const std::span<std::byte> memory = arena.take<std::byte>(row.name);
+        const i64 stride = row.stride() * size_of(row.type);
+        OGROM_ASSERT(static_cast<i64>(memory.size()) == row.copies.count * stride);
+        rows_[static_cast<std::size_t>(row.id)] = {memory.data(), stride, row.copies, row.type};
     }
-}
-
-template <class T>
-T* ActivationSet<T>::find(ActivationName name) const {
-    return rows_[static_cast<std::size_t>(name)].base;
-}
-
-template <class T>
-T* ActivationSet<T>::at(ActivationName name, const CopyPlace& place) const {
-    const Row& row = rows_[static_cast<std::size_t>(name)];
-    OGROM_ASSERT(row.base != nullptr);
-    return row.base + row.copies.at(place) * row.stride;
 }
 
 template class ActivationSet<float>;
 template class ActivationSet<double>;
+template class ActivationSet<Bf16>;
 
 }  // namespace ogrom

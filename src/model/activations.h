@@ -6,10 +6,12 @@
 // that backward makes again has a scratch copy that all such layers share, or one per weight slot and layer where the
 // weight half of a split backward pass reads what the input half made.
 #pragma once
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "kernels/common/dtype.h"
+#include "kernels/common/error.h"
 
 #include "src/config/model.h"
 #include "src/device/arena.h"
@@ -104,16 +106,28 @@ template <class T>
 class ActivationSet {
 public:
     ActivationSet(const std::vector<Activation>& table, Arena& arena);
-    [[nodiscard]] T* at(ActivationName name, const CopyPlace& place = {}) const;
+    [[nodiscard]] T* at(ActivationName name, const CopyPlace& place = {}) const { return of<T>(name, place); }
+    // Rows of statistics and of small gradients, which bf16 is too coarse for.
+    [[nodiscard]] StatisticOf<T>* statistic(ActivationName name, const CopyPlace& place = {}) const {
+        return of<StatisticOf<T>>(name, place);
+    }
     // Null where the table has no such row.
-    [[nodiscard]] T* find(ActivationName name) const;
+    [[nodiscard]] std::byte* find(ActivationName name) const { return row(name).base; }
 
 private:
     struct Row {
-        T* base = nullptr;
-        i64 stride = 0;
+        std::byte* base = nullptr;
+        i64 stride = 0;  // bytes
         CopyMap copies;
+        Dtype type = Dtype::fp32;
     };
+    [[nodiscard]] const Row& row(ActivationName name) const { return rows_[static_cast<std::size_t>(name)]; }
+    template <class Element>
+    [[nodiscard]] Element* of(ActivationName name, const CopyPlace& place) const {
+        const Row& found = row(name);
+        OGROM_ASSERT(found.base != nullptr && found.type == dtype_of<Element>());
+        return reinterpret_cast<Element*>(found.base + found.copies.at(place) * found.stride);
+    }
     std::vector<Row> rows_;
 };
 

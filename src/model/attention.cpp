@@ -5,8 +5,6 @@
 
 #include <cmath>
 
-#include "kernels/ops/residual.h"
-
 #include "src/model/layers.h"
 
 namespace ogrom {
@@ -65,12 +63,7 @@ void attention_forward(Stream stream, const Attention<T>& layer, T* y, const T* 
     // n = norm1(x)
     norm_forward(stream, layer.norm, saved.norm, saved.mean, saved.rstd, x, pass.rows());
     // q | k | v = n w_qkv^T + b_qkv
-    linear_forward(stream, layer.qkv, saved.qkv, rows_of_all(saved.norm, layer.norm.C, workspace, pass), rows);
-    ops::add_bias<T>(stream, {.y = saved.qkv,
-                              .bias = layer.qkv.bias,
-                              .rows = rows,
-                              .cols = layer.qkv.out_local,
-                              .ldy = layer.qkv.out_local});
+    linear_bias_forward(stream, layer.qkv, saved.qkv, rows_of_all(saved.norm, layer.norm.C, workspace, pass), rows);
     pass.move_on();
     // o_i = sum_j dropout(softmax_j(q_i k_j / sqrt(D))) v_j, j <= i
     const PackedView<T> packed = view_of(layer, saved.qkv, pass.past);
@@ -136,6 +129,7 @@ void attention_backward(Stream stream, const Attention<T>& layer, Work work, Rec
                                         const AttentionSaved<T>&, const Workspace<T>&, const Pass&)
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
+OGROM_INSTANTIATE(Bf16);
 #undef OGROM_INSTANTIATE
 
 }  // namespace ogrom

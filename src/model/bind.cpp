@@ -130,7 +130,7 @@ Head<T> UnitBinder<T>::head(const UnitPointers<T>& at, i64 logits_rows) const {
 }
 
 template <class T>
-UnitPointers<T> pointers_in(const Unit& unit, const T* weights, T* gradients) {
+UnitPointers<T> pointers_in(const Unit& unit, const T* weights, GradientOf<T>* gradients) {
     UnitPointers<T> at;
     for (std::size_t r = 0; r < unit.weights.size(); ++r) {
         at.weights[r] = weights + unit.weights[r].first;
@@ -141,6 +141,7 @@ UnitPointers<T> pointers_in(const Unit& unit, const T* weights, T* gradients) {
 
 template class UnitBinder<float>;
 template class UnitBinder<double>;
+template class UnitBinder<Bf16>;
 template UnitPointers<float> pointers_in<float>(const Unit&, const float*, float*);
 template UnitPointers<double> pointers_in<double>(const Unit&, const double*, double*);
 

@@ -36,6 +36,6 @@ private:
 
 // Weights [P] and gradients [P + X] in full flat buffers; gradients null: none.
 template <class T>
-UnitPointers<T> pointers_in(const Unit& unit, const T* weights, T* gradients);
+UnitPointers<T> pointers_in(const Unit& unit, const T* weights, GradientOf<T>* gradients);
 
 }  // namespace ogrom

@@ -26,7 +26,7 @@ void make_again(Stream stream, const Block<T>& block, const BlockSaved<T>& saved
 
 // The gradients that the input half makes, in the order of the side buffer; null where the model has no bias.
 template <class T>
-std::array<T**, 6> beside(Block<T>& block) {
+std::array<GradientOf<T>**, 6> beside(Block<T>& block) {
     return {&block.attention.norm.d_gamma, &block.attention.norm.d_beta, &block.attention.out.d_bias,
             &block.mlp.norm.d_gamma,       &block.mlp.norm.d_beta,       &block.mlp.down.d_bias};
 }
@@ -56,11 +56,11 @@ void block_backward(Stream stream, const Block<T>& block, Work work, T* d, const
 }
 
 template <class T>
-void write_beside(Block<T>& block, T* side) {
+void write_beside(Stream stream, Block<T>& block, GradientOf<T>* side) {
     const i64 C = block.mlp.norm.C;
-    std::fill_n(side, 6 * C, T(0));
+    ops::fill<GradientOf<T>>(stream, side, 0, 6 * C);
     const bool biases = block.mlp.norm.beta != nullptr;
-    for (T** gradient : beside(block)) {
+    for (GradientOf<T>** gradient : beside(block)) {
         const bool gain = gradient == &block.attention.norm.d_gamma || gradient == &block.mlp.norm.d_gamma;
         *gradient = biases || gain ? side : nullptr;
         side += C;
@@ -68,13 +68,13 @@ void write_beside(Block<T>& block, T* side) {
 }
 
 template <class T>
-void add_from_beside(Stream stream, const Block<T>& block, T* side) {
+void add_from_beside(Stream stream, const Block<T>& block, GradientOf<T>* side) {
     const i64 C = block.mlp.norm.C;
     Block<T> same = block;
-    for (T** gradient : beside(same)) {
+    for (GradientOf<T>** gradient : beside(same)) {
         const bool lost = fault_active("split_norm_gradient_lost") && gradient == &same.mlp.norm.d_gamma;
         if (*gradient != nullptr && !lost) {
-            ops::add(stream, *gradient, side, C);
+            ops::add<GradientOf<T>>(stream, *gradient, side, C);
         }
         side += C;
     }
@@ -85,10 +85,11 @@ void add_from_beside(Stream stream, const Block<T>& block, T* side) {
                                    const Pass&);                                                                  \
     template void block_backward<T>(Stream, const Block<T>&, Work, T*, const BlockSaved<T>&, const Workspace<T>&, \
                                     const Pass&);                                                                 \
-    template void write_beside<T>(Block<T>&, T*);                                                                 \
-    template void add_from_beside<T>(Stream, const Block<T>&, T*)
+    template void write_beside<T>(Stream, Block<T>&, GradientOf<T>*);                                             \
+    template void add_from_beside<T>(Stream, const Block<T>&, GradientOf<T>*)
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
+OGROM_INSTANTIATE(Bf16);
 #undef OGROM_INSTANTIATE
 
 }  // namespace ogrom

@@ -11,7 +11,8 @@
 namespace ogrom {
 
 template <class T>
-void norm_forward(Stream stream, const Norm<T>& norm, T* y, T* mean, T* rstd, const T* x, i64 rows) {
+void norm_forward(Stream stream, const Norm<T>& norm, T* y, StatisticOf<T>* mean, StatisticOf<T>* rstd, const T* x,
+                  i64 rows) {
     ops::layernorm_forward<T>(stream, {.y = y,
                                        .mean = mean,
                                        .rstd = rstd,
@@ -138,8 +139,7 @@ void enter_branch(Stream stream, const Linear<T>& linear, const Norm<T>& norm, c
     // dw += d_y^T n ; db += sum_rows d_y
     if (work != Work::input) {
         const T* const n = rows_of_all<T>(saved.norm, norm.C, workspace, pass);
-        linear_bias_gradient(stream, linear, d_y, rows);
-        linear_weight_gradient(stream, linear, d_y, n, rows);
+        linear_gradients(stream, linear, d_y, n, rows);
         pass.move_on();
     }
     // d += norm'(d_y w)
@@ -150,7 +150,7 @@ void enter_branch(Stream stream, const Linear<T>& linear, const Norm<T>& norm, c
 }
 
 #define OGROM_INSTANTIATE(T)                                                                                          \
-    template void norm_forward<T>(Stream, const Norm<T>&, T*, T*, T*, const T*, i64);                                 \
+    template void norm_forward<T>(Stream, const Norm<T>&, T*, StatisticOf<T>*, StatisticOf<T>*, const T*, i64);       \
     template const T* rows_of_all<T>(const T*, i64, const Workspace<T>&, const Pass&);                                \
     template void join_branch<T>(Stream, const Linear<T>&, i64, Site, T*, const T*, const T*, const Workspace<T>&,    \
                                  const Pass&);                                                                        \
@@ -160,6 +160,7 @@ void enter_branch(Stream stream, const Linear<T>& linear, const Norm<T>& norm, c
                                   const T*, const Workspace<T>&, const Pass&)
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
+OGROM_INSTANTIATE(Bf16);
 #undef OGROM_INSTANTIATE
 
 }  // namespace ogrom

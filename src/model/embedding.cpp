@@ -1,4 +1,4 @@
-// Comes in: tokens, positions [B, T] (host batch), this rank's rows of the token table, position table [sequence, C].
+// Comes in: tokens, positions [B, T] (batch view), this rank's rows of the token table, position table [sequence, C].
 // Goes out: residual stream y [rows, C] (arena); backward: both tables' gradients, added to the unit's gradients.
 // Next: model/block.cpp (backward: back to model/stage.cpp)
 #include "kernels/ops/embedding.h"
@@ -90,8 +90,8 @@ namespace {
 
 // Positions split over ranks: dropout and the position table by this rank's rows, the token table by all of them.
 template <class T>
-void backward_of_parts(Stream stream, const Embedding<T>& embedding, T* d_position_table, T* d_y, const Batch& batch,
-                       const Workspace<T>& workspace, const Pass& pass) {
+void backward_of_parts(Stream stream, const Embedding<T>& embedding, GradientOf<T>* d_position_table, T* d_y,
+                       const BatchView& batch, const Workspace<T>& workspace, const Pass& pass) {
     const i64 C = embedding.C;
     if (pass.dropout_embedding > 0) {
         ops::dropout_backward<T>(stream, {.d_branch = d_y,
@@ -118,14 +118,14 @@ void backward_of_parts(Stream stream, const Embedding<T>& embedding, T* d_positi
     for (i64 b = 0; b < pass.B; ++b) {
         const i64 first = b * pass.T + pass.position0;
         op.d_y = d_y + b * pass.part_T * C;
-        op.tokens = batch.tokens.data() + first;
-        op.positions = batch.positions.data() + first;
+        op.tokens = batch.tokens + first;
+        op.positions = batch.positions + first;
         ops::embedding_backward<T>(stream, op);
     }
     op.d_token_table = embedding.d_token_table;
     op.d_position_table = nullptr;
     op.d_y = rows_of_all<T>(d_y, C, workspace, pass);
-    op.tokens = batch.tokens.data();
+    op.tokens = batch.tokens;
     op.B = pass.B;
     op.T_ = pass.T;
     op.first_row = embedding.first_row;
@@ -136,9 +136,9 @@ void backward_of_parts(Stream stream, const Embedding<T>& embedding, T* d_positi
 }  // namespace
 
 template <class T>
-void embedding_backward(Stream stream, const Embedding<T>& embedding, T* d_y, const Batch& batch,
+void embedding_backward(Stream stream, const Embedding<T>& embedding, T* d_y, const BatchView& batch,
                         const Workspace<T>& workspace, const Pass& pass) {
-    T* d_position_table = embedding.d_position_table;
+    GradientOf<T>* d_position_table = embedding.d_position_table;
     if (fault_active("position_gradient_lost")) {
         d_position_table = nullptr;
     }
@@ -150,8 +150,8 @@ void embedding_backward(Stream stream, const Embedding<T>& embedding, T* d_y, co
     ops::embedding_backward<T>(stream, {.d_token_table = embedding.d_token_table,
                                         .d_position_table = d_position_table,
                                         .d_y = d_y,
-                                        .tokens = batch.tokens.data(),
-                                        .positions = batch.positions.data(),
+                                        .tokens = batch.tokens,
+                                        .positions = batch.positions,
                                         .B = pass.B,
                                         .T_ = pass.T,
                                         .C = embedding.C,
@@ -165,9 +165,11 @@ void embedding_backward(Stream stream, const Embedding<T>& embedding, T* d_y, co
 #define OGROM_INSTANTIATE(T)                                                                                      \
     template void embedding_forward<T>(Stream, const Embedding<T>&, T*, const std::int32_t*, const std::int32_t*, \
                                        const Workspace<T>&, const Pass&);                                         \
-    template void embedding_backward<T>(Stream, const Embedding<T>&, T*, const Batch&, const Workspace<T>&, const Pass&)
+    template void embedding_backward<T>(Stream, const Embedding<T>&, T*, const BatchView&, const Workspace<T>&,   \
+                                        const Pass&)
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
+OGROM_INSTANTIATE(Bf16);
 #undef OGROM_INSTANTIATE
 
 }  // namespace ogrom

@@ -1,10 +1,11 @@
-// Comes in: stream x [rows, C] behind the last block (arena), targets and mask [B, T] (host batch), this rank's rows of
-// the table [padded V, C]. Goes out: sum of unmasked losses; backward: d [rows, C] of x, table and norm gradients
-// added. Next: back to model/stage.cpp (backward: model/block.cpp, last block first)
+// Comes in: stream x [rows, C] behind the last block (arena), targets and mask [B, T] (batch view), this rank's rows of
+// the table [padded V, C]. Goes out: unmasked losses added to a sum; backward: d [rows, C] of x, table and norm
+// gradients added. Next: back to model/stage.cpp (backward: model/block.cpp, last block first)
 #include <algorithm>
 
 #include "kernels/common/fault.h"
 #include "kernels/ops/cross_entropy.h"
+#include "kernels/ops/flat.h"
 #include "kernels/ops/layernorm.h"
 #include "kernels/ops/matmul.h"
 
@@ -39,11 +40,11 @@ struct Chunk {
 
 // Loss of a chunk whose columns all stand here; in_place: logits become their gradient.
 template <class T>
-void whole_loss(Stream stream, const Head<T>& head, T* logits, const Batch& batch, Chunk chunk, double scale,
+void whole_loss(Stream stream, const Head<T>& head, T* logits, const BatchView& batch, Chunk chunk, double scale,
                 ops::Gradient gradient, double* loss_sum) {
     ops::cross_entropy<T>(stream, {.logits = logits,
-                                   .targets = batch.targets.data() + chunk.first,
-                                   .mask = batch.loss_mask.data() + chunk.first,
+                                   .targets = batch.targets + chunk.first,
+                                   .mask = batch.loss_mask + chunk.first,
                                    .rows = chunk.rows,
                                    .vocabulary = head.columns,
                                    .padded_vocabulary = head.padded_columns,
@@ -55,11 +56,11 @@ void whole_loss(Stream stream, const Head<T>& head, T* logits, const Batch& batc
 
 // The same over tensor ranks that hold some columns each.
 template <class T>
-void shared_loss(Stream stream, const Head<T>& head, const HeadWorkspace<T>& own, const Batch& batch, Chunk chunk,
+void shared_loss(Stream stream, const Head<T>& head, const HeadWorkspace<T>& own, const BatchView& batch, Chunk chunk,
                  double scale, ops::Gradient gradient, double* loss_sum, const TensorGroup& group) {
     const ops::CrossEntropyPart<T> part{.logits = own.logits,
-                                        .targets = batch.targets.data() + chunk.first,
-                                        .mask = batch.loss_mask.data() + chunk.first,
+                                        .targets = batch.targets + chunk.first,
+                                        .mask = batch.loss_mask + chunk.first,
                                         .rows = chunk.rows,
                                         .ld = head.padded_columns,
                                         .columns = head.columns,
@@ -83,7 +84,7 @@ void shared_loss(Stream stream, const Head<T>& head, const HeadWorkspace<T>& own
 
 // z = n w^T of a chunk and its loss.
 template <class T>
-void chunk_loss(Stream stream, const Head<T>& head, const T* norm, const HeadWorkspace<T>& own, const Batch& batch,
+void chunk_loss(Stream stream, const Head<T>& head, const T* norm, const HeadWorkspace<T>& own, const BatchView& batch,
                 Chunk chunk, double scale, ops::Gradient gradient, double* loss_sum, const TensorGroup& group) {
     head_logits(stream, head, own.logits, norm + chunk.first * head.C, chunk.rows);
     if (group.size == 1) {
@@ -97,20 +98,20 @@ void chunk_loss(Stream stream, const Head<T>& head, const T* norm, const HeadWor
 template <class T>
 void chunk_products(Stream stream, const Head<T>& head, T* d_norm, const T* d_logits, const T* norm, i64 rows) {
     if (head.columns == 0) {
-        std::fill_n(d_norm, rows * head.C, T(0));
+        ops::fill<T>(stream, d_norm, T(0), rows * head.C);
         return;
     }
-    ops::matmul<T>(stream, {.y = head.d_table,
-                            .a = d_logits,
-                            .b = norm,
-                            .m = head.columns,
-                            .n = head.C,
-                            .k = rows,
-                            .ldy = head.C,
-                            .lda = head.padded_columns,
-                            .ldb = head.C,
-                            .transpose_a = ops::Transpose::yes,
-                            .beta = 1});
+    ops::matmul<T, GradientOf<T>>(stream, {.y = head.d_table,
+                                           .a = d_logits,
+                                           .b = norm,
+                                           .m = head.columns,
+                                           .n = head.C,
+                                           .k = rows,
+                                           .ldy = head.C,
+                                           .lda = head.padded_columns,
+                                           .ldb = head.C,
+                                           .transpose_a = ops::Transpose::yes,
+                                           .beta = 1});
     ops::matmul<T>(stream, {.y = d_norm,
                             .a = d_logits,
                             .b = head.table,
@@ -133,21 +134,19 @@ const T* normed(Stream stream, const Head<T>& head, const T* x, const HeadWorksp
 }  // namespace
 
 template <class T>
-double head_evaluate(Stream stream, const Head<T>& head, const T* x, const HeadWorkspace<T>& own,
-                     const Workspace<T>& workspace, const Batch& batch, const Pass& pass) {
+void head_evaluate(Stream stream, const Head<T>& head, double* loss_sum, const T* x, const HeadWorkspace<T>& own,
+                   const Workspace<T>& workspace, const BatchView& batch, const Pass& pass) {
     const T* const norm = normed(stream, head, x, own, workspace, pass);
-    double loss_sum = 0;
     for (i64 first = 0; first < pass.all_rows(); first += head.logits_rows) {
         const Chunk chunk{first, std::min(head.logits_rows, pass.all_rows() - first)};
-        chunk_loss(stream, head, norm, own, batch, chunk, 0, ops::Gradient::none, &loss_sum, pass.tensor);
+        chunk_loss(stream, head, norm, own, batch, chunk, 0, ops::Gradient::none, loss_sum, pass.tensor);
         pass.move_on();
     }
-    return loss_sum;
 }
 
 template <class T>
-double head_backward(Stream stream, const Head<T>& head, T* d, const T* x, const HeadWorkspace<T>& own,
-                     const Workspace<T>& workspace, const Batch& batch, double loss_scale, const Pass& pass) {
+void head_backward(Stream stream, const Head<T>& head, double* loss_sum, T* d, const T* x, const HeadWorkspace<T>& own,
+                   const Workspace<T>& workspace, const BatchView& batch, double loss_scale, const Pass& pass) {
     if (fault_active("micro_batch_scale")) {
         loss_scale = 1.0 / static_cast<double>(std::max<i64>(1, batch.unmasked));
     }
@@ -155,16 +154,15 @@ double head_backward(Stream stream, const Head<T>& head, T* d, const T* x, const
     const T* const norm = normed(stream, head, x, own, workspace, pass);
     // A gathered copy leaves the workspace of the normed rows free for the gradient of all positions.
     T* const d_norm = split ? workspace.narrow : d;
-    double loss_sum = 0;
     for (i64 first = 0; first < pass.all_rows(); first += head.logits_rows) {
         const Chunk chunk{first, std::min(head.logits_rows, pass.all_rows() - first)};
-        chunk_loss(stream, head, norm, own, batch, chunk, loss_scale, ops::Gradient::in_place, &loss_sum, pass.tensor);
+        chunk_loss(stream, head, norm, own, batch, chunk, loss_scale, ops::Gradient::in_place, loss_sum, pass.tensor);
         pass.move_on();
         chunk_products(stream, head, d_norm + first * head.C, own.logits, norm + first * head.C, chunk.rows);
         pass.move_on();
     }
     if (fault_active("tied_gradient_missed")) {
-        std::fill_n(head.d_table, head.padded_columns * head.C, T(0));
+        ops::fill<GradientOf<T>>(stream, head.d_table, 0, head.padded_columns * head.C);
     }
     // d_n is a partial sum over tensor ranks
     if (split) {
@@ -184,17 +182,17 @@ double head_backward(Stream stream, const Head<T>& head, T* d, const T* x, const
                                         .rows = pass.rows(),
                                         .C = head.C,
                                         .mode = ops::Accumulate::overwrite});
-    return loss_sum;
 }
 
-#define OGROM_INSTANTIATE(T)                                                                                         \
-    template void head_logits<T>(Stream, const Head<T>&, T*, const T*, i64);                                         \
-    template double head_evaluate<T>(Stream, const Head<T>&, const T*, const HeadWorkspace<T>&, const Workspace<T>&, \
-                                     const Batch&, const Pass&);                                                     \
-    template double head_backward<T>(Stream, const Head<T>&, T*, const T*, const HeadWorkspace<T>&,                  \
-                                     const Workspace<T>&, const Batch&, double, const Pass&)
+#define OGROM_INSTANTIATE(T)                                                                               \
+    template void head_logits<T>(Stream, const Head<T>&, T*, const T*, i64);                               \
+    template void head_evaluate<T>(Stream, const Head<T>&, double*, const T*, const HeadWorkspace<T>&,     \
+                                   const Workspace<T>&, const BatchView&, const Pass&);                    \
+    template void head_backward<T>(Stream, const Head<T>&, double*, T*, const T*, const HeadWorkspace<T>&, \
+                                   const Workspace<T>&, const BatchView&, double, const Pass&)
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
+OGROM_INSTANTIATE(Bf16);
 #undef OGROM_INSTANTIATE
 
 }  // namespace ogrom

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <functional>
 
+#include "kernels/common/dtype.h"
 #include "kernels/common/stream.h"
 #include "kernels/ops/dropout.h"
+#include "kernels/ops/linear.h"
 
 #include "src/config/run.h"
 #include "src/data/batch.h"
@@ -26,6 +28,9 @@ struct Pass {
     double dropout_embedding = 0, dropout_attention = 0, dropout_residual = 0;
     u64 seed = 0;
     u32 step = 0;
+    // Of the product before gelu with it: never where backward makes gelu's rows again from their kept input, and where
+    // the bits must not depend on whether it does.
+    ops::Fusion gelu = ops::Fusion::allowed;
     TensorGroup tensor;
     std::function<void()> progress;  // called between products; may be empty
     [[nodiscard]] i64 rows() const { return B * part_T; }
@@ -47,13 +52,14 @@ template <class T>
 struct Norm {
     const T* gamma = nullptr;  // [C]
     const T* beta = nullptr;   // [C] or null
-    T* d_gamma = nullptr;
-    T* d_beta = nullptr;
+    GradientOf<T>* d_gamma = nullptr;
+    GradientOf<T>* d_beta = nullptr;
     i64 C = 0;
     double epsilon = 0;
 };
 template <class T>
-void norm_forward(Stream stream, const Norm<T>& norm, T* y, T* mean, T* rstd, const T* x, i64 rows);
+void norm_forward(Stream stream, const Norm<T>& norm, T* y, StatisticOf<T>* mean, StatisticOf<T>* rstd, const T* x,
+                  i64 rows);
 
 // Gradients inside a branch.
 template <class T>
@@ -65,10 +71,10 @@ struct BranchGradients {
 // backward pass.
 template <class T>
 struct Workspace {
-    T* branch = nullptr;     // [rows, C] gradient of the residual stream behind dropout; null where p = 0
-    T* narrow = nullptr;     // [all rows, max(C, H D)]
-    T* gathered = nullptr;   // [all rows, C]; split sequence only
-    T* attention = nullptr;  // attention_workspace
+    T* branch = nullptr;                  // [rows, C] gradient of the residual stream behind dropout; null where p = 0
+    T* narrow = nullptr;                  // [all rows, max(C, H D)]
+    T* gathered = nullptr;                // [all rows, C]; split sequence only
+    StatisticOf<T>* attention = nullptr;  // attention_workspace
     BranchGradients<T> attention_gradients{}, mlp_gradients{};
 };
 
@@ -89,8 +95,8 @@ template <class T>
 struct NormSaved {
     const T* x;
     T* norm;
-    T* mean;
-    T* rstd;
+    StatisticOf<T>* mean;
+    StatisticOf<T>* rstd;
 };
 // Backward of the branch's first, column-parallel linear and its norm, in the halves that `work` names:
 //   dw += d_y^T n ; db += sum_rows d_y (weights) ; d += norm'(d_y w) (inputs), d_y w being a partial sum over tensor
@@ -104,8 +110,8 @@ template <class T>
 struct Embedding {
     const T* token_table = nullptr;     // [padded V, C], rows [first_row, first_row + rows) of the vocabulary
     const T* position_table = nullptr;  // [sequence, C]
-    T* d_token_table = nullptr;
-    T* d_position_table = nullptr;
+    GradientOf<T>* d_token_table = nullptr;
+    GradientOf<T>* d_position_table = nullptr;
     i64 C = 0, vocab = 0;
     i64 first_row = 0, rows = 0;
 };
@@ -115,7 +121,7 @@ void embedding_forward(Stream stream, const Embedding<T>& embedding, T* y, const
                        const std::int32_t* positions, const Workspace<T>& workspace, const Pass& pass);
 // d_y [rows, C]; overwritten where the sequence is split.
 template <class T>
-void embedding_backward(Stream stream, const Embedding<T>& embedding, T* d_y, const Batch& batch,
+void embedding_backward(Stream stream, const Embedding<T>& embedding, T* d_y, const BatchView& batch,
                         const Workspace<T>& workspace, const Pass& pass);
 
 // ---- attention branch: middle = input + dropout(out(attention(qkv(norm1(input)))) + bias)
@@ -130,12 +136,12 @@ struct Attention {
 };
 template <class T>
 struct AttentionSaved {
-    T* mean;       // [rows]; null: not kept (inference)
-    T* rstd;       // [rows]
-    T* norm;       // [rows, C]
-    T* qkv;        // [all rows, (H + 2 K) D], q | k | v, behind `past` earlier rows
-    T* attention;  // [all rows, H D]
-    T* lse;        // [B, H, T]; null: not kept
+    StatisticOf<T>* mean;  // [rows]; null: not kept (inference)
+    StatisticOf<T>* rstd;  // [rows]
+    T* norm;               // [rows, C]
+    T* qkv;                // [all rows, (H + 2 K) D], q | k | v, behind `past` earlier rows
+    T* attention;          // [all rows, H D]
+    StatisticOf<T>* lse;   // [B, H, T]; null: not kept
 };
 template <class T>
 void attention_forward(Stream stream, const Attention<T>& layer, T* y, const T* x, const AttentionSaved<T>& saved,
@@ -155,11 +161,11 @@ struct Mlp {
 };
 template <class T>
 struct MlpSaved {
-    T* mean;  // [rows]; null: not kept
-    T* rstd;  // [rows]
-    T* norm;  // [rows, C]
-    T* up;    // [all rows, F] with its bias
-    T* gelu;  // [all rows, F]
+    StatisticOf<T>* mean;  // [rows]; null: not kept
+    StatisticOf<T>* rstd;  // [rows]
+    T* norm;               // [rows, C]
+    T* up;                 // [all rows, F] with its bias
+    T* gelu;               // [all rows, F]
 };
 // Everything before the last product.
 template <class T>
@@ -197,37 +203,37 @@ void block_backward(Stream stream, const Block<T>& block, Work work, T* d, const
 // Gradients that the input half makes (norms, and the biases behind row-parallel products) go to `side` [6, C] of their
 // own in a split backward pass, and are added by the weight half.
 template <class T>
-void write_beside(Block<T>& block, T* side);
+void write_beside(Stream stream, Block<T>& block, GradientOf<T>* side);
 template <class T>
-void add_from_beside(Stream stream, const Block<T>& block, T* side);
+void add_from_beside(Stream stream, const Block<T>& block, GradientOf<T>* side);
 
 // ---- head: final norm, logits in chunks of rows, loss; vocabulary-parallel
 template <class T>
 struct Head {
     Norm<T> norm;
     const T* table = nullptr;  // [padded V, C]: the token table when tied
-    T* d_table = nullptr;
+    GradientOf<T>* d_table = nullptr;
     i64 C = 0, vocab = 0;
     i64 first_column = 0, columns = 0, padded_columns = 0;  // of the vocabulary: true ones here, and with padding
     i64 logits_rows = 0;
 };
 template <class T>
 struct HeadWorkspace {
-    T* mean;       // [rows]
-    T* rstd;       // [rows]
-    T* logits;     // [logits_rows, padded V]
-    T* max;        // [logits_rows]; more than one tensor rank only
-    double* sums;  // [2, logits_rows]; likewise
+    StatisticOf<T>* mean;  // [rows]
+    StatisticOf<T>* rstd;  // [rows]
+    T* logits;             // [logits_rows, padded V]
+    StatisticOf<T>* max;   // [logits_rows]; more than one tensor rank only
+    double* sums;          // [2, logits_rows]; likewise
 };
-// Sum of the unmasked losses of the micro-batch, equal on all tensor ranks; x [rows, C] is the stream behind the last
-// block. No gradient is written.
+// Adds the unmasked losses of the micro-batch to *loss_sum (where the kernels run), equal on all tensor ranks; x
+// [rows, C] is the stream behind the last block. No gradient is written.
 template <class T>
-double head_evaluate(Stream stream, const Head<T>& head, const T* x, const HeadWorkspace<T>& own,
-                     const Workspace<T>& workspace, const Batch& batch, const Pass& pass);
+void head_evaluate(Stream stream, const Head<T>& head, double* loss_sum, const T* x, const HeadWorkspace<T>& own,
+                   const Workspace<T>& workspace, const BatchView& batch, const Pass& pass);
 // The same and the gradient: d [rows, C] (overwritten) of x.
 template <class T>
-double head_backward(Stream stream, const Head<T>& head, T* d, const T* x, const HeadWorkspace<T>& own,
-                     const Workspace<T>& workspace, const Batch& batch, double loss_scale, const Pass& pass);
+void head_backward(Stream stream, const Head<T>& head, double* loss_sum, T* d, const T* x, const HeadWorkspace<T>& own,
+                   const Workspace<T>& workspace, const BatchView& batch, double loss_scale, const Pass& pass);
 // logits [rows, columns], stride padded_columns, of normed rows.
 template <class T>
 void head_logits(Stream stream, const Head<T>& head, T* logits, const T* norm, i64 rows);

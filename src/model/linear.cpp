@@ -3,6 +3,8 @@
 // Next: back to the layer that called (attention.cpp, mlp.cpp)
 #include "src/model/linear.h"
 
+#include "kernels/ops/linear.h"
+
 namespace ogrom {
 
 template <class T>
@@ -23,6 +25,18 @@ void linear_forward(Stream stream, const Linear<T>& linear, T* y, const T* x, i6
 }
 
 template <class T>
+void linear_bias_forward(Stream stream, const Linear<T>& linear, T* y, const T* x, i64 rows) {
+    // y = x w^T + b
+    ops::linear_bias<T>(stream, {.y = y,
+                                 .x = x,
+                                 .weight = linear.weight,
+                                 .bias = linear.bias,
+                                 .rows = rows,
+                                 .in = linear.in_local,
+                                 .out = linear.out_local});
+}
+
+template <class T>
 void linear_input_gradient(Stream stream, const Linear<T>& linear, T* d_x, const T* d_y, i64 rows) {
     const i64 out = linear.out_local;
     const i64 in = linear.in_local;
@@ -37,17 +51,17 @@ void linear_weight_gradient(Stream stream, const Linear<T>& linear, const T* d_y
     const i64 out = linear.out_local;
     const i64 in = linear.in_local;
     // dw += dy^T x
-    ops::matmul<T>(stream, {.y = linear.d_weight,
-                            .a = d_y,
-                            .b = x,
-                            .m = out,
-                            .n = in,
-                            .k = rows,
-                            .ldy = in,
-                            .lda = out,
-                            .ldb = in,
-                            .transpose_a = ops::Transpose::yes,
-                            .beta = 1});
+    ops::matmul<T, GradientOf<T>>(stream, {.y = linear.d_weight,
+                                           .a = d_y,
+                                           .b = x,
+                                           .m = out,
+                                           .n = in,
+                                           .k = rows,
+                                           .ldy = in,
+                                           .lda = out,
+                                           .ldb = in,
+                                           .transpose_a = ops::Transpose::yes,
+                                           .beta = 1});
 }
 
 template <class T>
@@ -60,13 +74,28 @@ void linear_bias_gradient(Stream stream, const Linear<T>& linear, const T* d_y, 
     }
 }
 
+template <class T>
+void linear_gradients(Stream stream, const Linear<T>& linear, const T* d_y, const T* x, i64 rows) {
+    // dw += dy^T x ; db += sum_rows dy
+    ops::linear_gradients<T>(stream, {.d_weight = linear.d_weight,
+                                      .d_bias = linear.d_bias,
+                                      .d_y = d_y,
+                                      .x = x,
+                                      .rows = rows,
+                                      .in = linear.in_local,
+                                      .out = linear.out_local});
+}
+
 #define OGROM_INSTANTIATE(T)                                                                    \
     template void linear_forward<T>(Stream, const Linear<T>&, T*, const T*, i64);               \
     template void linear_input_gradient<T>(Stream, const Linear<T>&, T*, const T*, i64);        \
     template void linear_weight_gradient<T>(Stream, const Linear<T>&, const T*, const T*, i64); \
-    template void linear_bias_gradient<T>(Stream, const Linear<T>&, const T*, i64)
+    template void linear_bias_gradient<T>(Stream, const Linear<T>&, const T*, i64);             \
+    template void linear_bias_forward<T>(Stream, const Linear<T>&, T*, const T*, i64);          \
+    template void linear_gradients<T>(Stream, const Linear<T>&, const T*, const T*, i64)
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
+OGROM_INSTANTIATE(Bf16);
 #undef OGROM_INSTANTIATE
 
 }  // namespace ogrom

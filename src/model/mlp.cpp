@@ -13,11 +13,16 @@ void mlp_inner(Stream stream, const Mlp<T>& layer, const T* x, const MlpSaved<T>
     // n = norm2(x)
     norm_forward(stream, layer.norm, saved.norm, saved.mean, saved.rstd, x, pass.rows());
     // u = n w_up^T + b_up ; a = gelu(u)
-    const i64 rows = pass.all_rows();
-    linear_forward(stream, layer.up, saved.up, rows_of_all(saved.norm, layer.norm.C, workspace, pass), rows);
+    ops::linear_bias_gelu<T>(stream, {.y = saved.gelu,
+                                      .u = saved.up,
+                                      .x = rows_of_all(saved.norm, layer.norm.C, workspace, pass),
+                                      .weight = layer.up.weight,
+                                      .bias = layer.up.bias,
+                                      .rows = pass.all_rows(),
+                                      .in = layer.up.in_local,
+                                      .out = layer.up.out_local,
+                                      .fusion = pass.gelu});
     pass.move_on();
-    ops::bias_gelu_forward<T>(
-        stream, {.y = saved.gelu, .x = saved.up, .bias = layer.up.bias, .rows = rows, .F = layer.up.out_local});
 }
 
 template <class T>
@@ -51,10 +56,14 @@ void mlp_backward(Stream stream, const Mlp<T>& layer, Work work, Recompute recom
     }
     // d_u = (d_branch w_down) gelu'(u)
     if (inputs) {
-        linear_input_gradient(stream, layer.down, gradients.wide, d_branch, rows);
+        ops::linear_input_gelu<T>(stream, {.d_u = gradients.wide,
+                                           .d_y = d_branch,
+                                           .weight = layer.down.weight,
+                                           .u = saved.up,
+                                           .rows = rows,
+                                           .in = layer.down.in_local,
+                                           .out = layer.down.out_local});
         pass.move_on();
-        ops::gelu_backward<T>(
-            stream, {.d_x = gradients.wide, .d_y = gradients.wide, .u = saved.up, .n = rows * layer.up.out_local});
     }
     // dw_up += d_u^T n ; db_up += sum d_u ; d += norm2'(d_u w_up)
     enter_branch(stream, layer.up, layer.norm, {x, saved.norm, saved.mean, saved.rstd}, work, recompute, d,
@@ -69,6 +78,7 @@ void mlp_backward(Stream stream, const Mlp<T>& layer, Work work, Recompute recom
                                   const Workspace<T>&, const Pass&)
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
+OGROM_INSTANTIATE(Bf16);
 #undef OGROM_INSTANTIATE
 
 }  // namespace ogrom

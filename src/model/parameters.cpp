@@ -39,7 +39,7 @@ void refuse_unbuilt(const ModelConfig& model) {
 // Writes the rows of the table in the order of the forward pass.
 class Writer {
 public:
-    Writer(const ModelConfig& model, Dtype compute) : model_(model), compute_(compute) {}
+    Writer(const ModelConfig& model, Dtype storage) : model_(model), storage_(storage) {}
 
     // Norm gains and biases: one dimension, no decay.
     void vector(const std::string& name, i64 extent, i64 layer, ParameterGroup group, Initial initial) {
@@ -92,11 +92,12 @@ private:
         row.padded_shape = shape;
         row.shape = std::move(shape);
         row.layer = layer;
-        row.storage = row.master = row.moment = compute_;
+        row.storage = storage_;
+        row.master = row.moment = storage_ == Dtype::bf16 ? Dtype::fp32 : storage_;
         return row;
     }
     const ModelConfig& model_;
-    Dtype compute_;
+    Dtype storage_;
     std::vector<Parameter> rows_;
 };
 
@@ -149,9 +150,9 @@ i64 ParameterTable::count() const {
     return n;
 }
 
-ParameterTable make_parameters(const ModelConfig& model, Dtype compute) {
+ParameterTable make_parameters(const ModelConfig& model, Dtype storage) {
     refuse_unbuilt(model);
-    Writer writer(model, compute);
+    Writer writer(model, storage);
     writer.table("embedding.token.weight", model.vocab, model.padded_vocab, -1, 0, ParameterGroup::embedding);
     writer.table("embedding.position.weight", model.sequence, model.sequence, -1, -1, ParameterGroup::embedding);
     for (i64 layer = 0; layer < model.layers; ++layer) {

@@ -54,7 +54,8 @@ private:
     std::vector<Parameter> rows_;
 };
 
-ParameterTable make_parameters(const ModelConfig& model, Dtype compute);
+// `storage`: of the weights. Masters and moments are fp32 where that is bf16, else the same.
+ParameterTable make_parameters(const ModelConfig& model, Dtype storage);
 
 // A range of elements of a flat buffer.
 struct FlatRange {

@@ -1,5 +1,6 @@
-// Comes in: Batch (tokens, targets, mask, segments, positions [B, T], host), parameters unit by unit, a slot.
-// Goes out: forward: activations of the slot (arena); backward: sum of unmasked losses, gradients added (unit).
+// Comes in: BatchView (tokens, targets, mask, segments, positions [B, T]), parameters unit by unit, a slot.
+// Goes out: forward: activations of the slot (arena); backward: unmasked losses added to a sum, gradients
+// added (unit).
 // Next: model/embedding.cpp
 #include "src/model/stage.h"
 
@@ -21,7 +22,7 @@ struct Stage<T>::Impl {
     Impl(const ModelConfig& model_config, const StageShape& stage_shape, const ParameterLayout& layout, Arena& arena,
          UnitSource<T>& unit_source, Communicator* tensor);
 
-    [[nodiscard]] Pass pass_of(const Batch& batch, const StepInfo& info) const;
+    [[nodiscard]] Pass pass_of(const BatchView& batch, const StepInfo& info) const;
     [[nodiscard]] BlockSaved<T> saved_of(const CopyPlace& place) const;
     [[nodiscard]] Workspace<T> workspace_of(Work work, const CopyPlace& place) const;
     [[nodiscard]] Workspace<T> workspace() const { return workspace_of(Work::both, {}); }
@@ -36,7 +37,7 @@ struct Stage<T>::Impl {
     void for_each_use(i64 chunk, PassKind kind, const Body& body);
     void block_of(Stream stream, const Unit& unit, const UnitPointers<T>& at, Work work, const CopyPlace& place, T* d,
                   const Pass& pass);
-    double backward(Stream stream, const Batch& batch, Work work, CopyPlace place, i64 buffer, const StepInfo& info);
+    void backward(Stream stream, const BatchView& batch, Work work, CopyPlace place, i64 buffer, const StepInfo& info);
 
     ModelConfig model;
     StageShape shape;
@@ -83,20 +84,18 @@ CopyPlace Stage<T>::Impl::place_of(const Unit& unit, i64 slot, i64 weight_slot) 
 }
 
 template <class T>
-Pass Stage<T>::Impl::pass_of(const Batch& batch, const StepInfo& info) const {
+Pass Stage<T>::Impl::pass_of(const BatchView& batch, const StepInfo& info) const {
     const StageExtents& extents = shape.extents;
-    const auto n = static_cast<std::size_t>(batch.B * batch.T);
     OGROM_ASSERT(batch.B >= 1 && batch.B <= extents.micro_batch && batch.T >= 1 && batch.T <= extents.sequence);
-    OGROM_ASSERT(batch.tokens.size() == n && batch.targets.size() == n && batch.loss_mask.size() == n);
-    OGROM_ASSERT(batch.positions.size() == n && (batch.segments.empty() || batch.segments.size() == n));
-    OGROM_ASSERT(batch.sample.size() == static_cast<std::size_t>(batch.B));
     Pass pass;
     pass.B = batch.B;
     pass.T = pass.part_T = batch.T;
-    pass.segments = batch.segments.empty() ? nullptr : batch.segments.data();
-    pass.sample = batch.sample.data();
+    pass.segments = batch.segments;
+    pass.sample = batch.sample;
     pass.seed = info.seed;
     pass.step = static_cast<u32>(info.step);
+    const bool again = shape.recompute == Recompute::selective || shape.reduce_order == ReduceOrder::fixed;
+    pass.gelu = again ? ops::Fusion::never : ops::Fusion::allowed;
     pass.tensor = group;
     pass.progress = [this] { source.progress(); };
     if (group.splits_positions()) {
@@ -116,21 +115,23 @@ Pass Stage<T>::Impl::pass_of(const Batch& batch, const StepInfo& info) const {
 template <class T>
 BlockSaved<T> Stage<T>::Impl::saved_of(const CopyPlace& place) const {
     const auto at = [&](A name) { return memory.at(name, place); };
+    const auto statistic = [&](A name) { return memory.statistic(name, place); };
     const i64 layer = shape.spans[static_cast<std::size_t>(place.chunk)].first_layer + place.layer;
     return {at(A::residual),
             at(A::middle),
-            {at(A::norm1_mean), at(A::norm1_rstd), at(A::norm1), at(A::qkv), at(A::attention), at(A::attention_lse)},
-            {at(A::norm2_mean), at(A::norm2_rstd), at(A::norm2), at(A::up), at(A::gelu)},
+            {statistic(A::norm1_mean), statistic(A::norm1_rstd), at(A::norm1), at(A::qkv), at(A::attention),
+             statistic(A::attention_lse)},
+            {statistic(A::norm2_mean), statistic(A::norm2_rstd), at(A::norm2), at(A::up), at(A::gelu)},
             recompute_of(shape, layer)};
 }
 
 template <class T>
 Workspace<T> Stage<T>::Impl::workspace_of(Work work, const CopyPlace& place) const {
     Workspace<T> space;
-    space.branch = memory.find(A::d_branch);
+    space.branch = reinterpret_cast<T*>(memory.find(A::d_branch));
     space.narrow = memory.at(A::d_narrow);
-    space.gathered = memory.find(A::gathered);
-    space.attention = memory.at(A::attention_workspace);
+    space.gathered = reinterpret_cast<T*>(memory.find(A::gathered));
+    space.attention = memory.statistic(A::attention_workspace);
     if (work == Work::both) {
         space.attention_gradients = space.mlp_gradients = {nullptr, memory.at(A::d_wide)};
     } else {
@@ -143,7 +144,8 @@ Workspace<T> Stage<T>::Impl::workspace_of(Work work, const CopyPlace& place) con
 template <class T>
 HeadWorkspace<T> Stage<T>::Impl::head_workspace() const {
     // The sums are in double whatever T is: their row of the table has the bytes for it.
-    return {memory.at(A::final_mean), memory.at(A::final_rstd), memory.at(A::logits), memory.find(A::head_max),
+    return {memory.statistic(A::final_mean), memory.statistic(A::final_rstd), memory.at(A::logits),
+            reinterpret_cast<StatisticOf<T>*>(memory.find(A::head_max)),
             reinterpret_cast<double*>(memory.find(A::head_sums))};
 }
 
@@ -159,14 +161,14 @@ void Stage<T>::Impl::for_each_use(i64 chunk, PassKind kind, const Body& body) {
 }
 
 template <class T>
-void Stage<T>::forward(Stream stream, const Batch& batch, i64 chunk, i64 slot, const StepInfo& info) {
+void Stage<T>::forward(Stream stream, const BatchView& batch, i64 chunk, i64 slot, const StepInfo& info) {
     Impl& my = *impl_;
     const Pass pass = my.pass_of(batch, info);
     const Workspace<T> workspace = my.workspace();
     my.for_each_use(chunk, PassKind::forward, [&](const Unit& unit, const UnitPointers<T>& at) {
         if (unit.kind == UnitKind::embedding) {
-            embedding_forward(stream, my.binder.embedding(at), my.stream_at(chunk, slot, 0), batch.tokens.data(),
-                              batch.positions.data(), workspace, pass);
+            embedding_forward(stream, my.binder.embedding(at), my.stream_at(chunk, slot, 0), batch.tokens,
+                              batch.positions, workspace, pass);
             return;
         }
         const CopyPlace place = my.place_of(unit, slot, -1);
@@ -182,49 +184,48 @@ void Stage<T>::Impl::block_of(Stream stream, const Unit& unit, const UnitPointer
                               const CopyPlace& place, T* d, const Pass& pass) {
     Block<T> block = binder.block(at, unit.layer);
     if (work == Work::input) {
-        write_beside(block, memory.at(A::kept_d_small, place));
+        write_beside(stream, block, memory.statistic(A::kept_d_small, place));
     }
     block_backward(stream, block, work, d, saved_of(place), workspace_of(work, place), pass);
     if (work == Work::weights) {
-        add_from_beside(stream, block, memory.at(A::kept_d_small, place));
+        add_from_beside(stream, block, memory.statistic(A::kept_d_small, place));
     }
 }
 
 template <class T>
-double Stage<T>::Impl::backward(Stream stream, const Batch& batch, Work work, CopyPlace place, i64 buffer,
-                                const StepInfo& info) {
+void Stage<T>::Impl::backward(Stream stream, const BatchView& batch, Work work, CopyPlace place, i64 buffer,
+                              const StepInfo& info) {
     const Pass pass = pass_of(batch, info);
     T* const d = memory.at(A::d_residual, {.slot = buffer});
     const PassKind kind = work == Work::both ? PassKind::backward : PassKind::backward_input;
-    double loss_sum = 0;
     for_each_use(place.chunk, kind, [&](const Unit& unit, const UnitPointers<T>& at) {
         if (unit.kind == UnitKind::head) {
-            loss_sum = head_backward<T>(stream, binder.head(at, shape.extents.logits_rows), d,
-                                        stream_at(place.chunk, place.slot, depth(place.chunk)), head_workspace(),
-                                        workspace(), batch, info.loss_scale, pass);
+            OGROM_ASSERT(info.loss_sum != nullptr);
+            head_backward<T>(stream, binder.head(at, shape.extents.logits_rows), info.loss_sum, d,
+                             stream_at(place.chunk, place.slot, depth(place.chunk)), head_workspace(), workspace(),
+                             batch, info.loss_scale, pass);
         } else if (unit.kind == UnitKind::block) {
             block_of(stream, unit, at, work, place_of(unit, place.slot, place.weight_slot), d, pass);
         } else {
             embedding_backward(stream, binder.embedding(at), d, batch, workspace(), pass);
         }
     });
-    return loss_sum;
 }
 
 template <class T>
-double Stage<T>::backward(Stream stream, const Batch& batch, i64 chunk, i64 slot, i64 buffer, const StepInfo& info) {
-    return impl_->backward(stream, batch, Work::both, {.chunk = chunk, .slot = slot}, buffer, info);
+void Stage<T>::backward(Stream stream, const BatchView& batch, i64 chunk, i64 slot, i64 buffer, const StepInfo& info) {
+    impl_->backward(stream, batch, Work::both, {.chunk = chunk, .slot = slot}, buffer, info);
 }
 
 template <class T>
-double Stage<T>::backward_input(Stream stream, const Batch& batch, i64 chunk, i64 slot, i64 buffer, i64 weight_slot,
-                                const StepInfo& info) {
+void Stage<T>::backward_input(Stream stream, const BatchView& batch, i64 chunk, i64 slot, i64 buffer, i64 weight_slot,
+                              const StepInfo& info) {
     const CopyPlace place{.chunk = chunk, .slot = slot, .weight_slot = weight_slot};
-    return impl_->backward(stream, batch, Work::input, place, buffer, info);
+    impl_->backward(stream, batch, Work::input, place, buffer, info);
 }
 
 template <class T>
-void Stage<T>::backward_weight(Stream stream, const Batch& batch, i64 chunk, i64 slot, i64 weight_slot,
+void Stage<T>::backward_weight(Stream stream, const BatchView& batch, i64 chunk, i64 slot, i64 weight_slot,
                                const StepInfo& info) {
     Impl& my = *impl_;
     const Pass pass = my.pass_of(batch, info);
@@ -234,22 +235,21 @@ void Stage<T>::backward_weight(Stream stream, const Batch& batch, i64 chunk, i64
 }
 
 template <class T>
-double Stage<T>::evaluate(Stream stream, const Batch& batch, i64 chunk, i64 slot) {
+void Stage<T>::evaluate(Stream stream, const BatchView& batch, i64 chunk, i64 slot, double* loss_sum) {
     Impl& my = *impl_;
     StepInfo info;
     info.training = false;
     const Pass pass = my.pass_of(batch, info);
-    double loss_sum = 0;
     for (const UnitUse& use : my.uses[static_cast<std::size_t>(chunk)][static_cast<std::size_t>(PassKind::evaluate)]) {
         if (my.layout.units()[static_cast<std::size_t>(use.unit)].kind == UnitKind::head) {
             const UnitPointers<T> at = my.source.acquire(use.unit, use.use);
-            loss_sum = head_evaluate<T>(stream, my.binder.head(at, my.shape.extents.logits_rows),
-                                        my.stream_at(chunk, slot, my.depth(chunk)), my.head_workspace(), my.workspace(),
-                                        batch, pass);
+            OGROM_ASSERT(loss_sum != nullptr);
+            head_evaluate<T>(stream, my.binder.head(at, my.shape.extents.logits_rows), loss_sum,
+                             my.stream_at(chunk, slot, my.depth(chunk)), my.head_workspace(), my.workspace(), batch,
+                             pass);
             my.source.release(use.unit, use.use);
         }
     }
-    return loss_sum;
 }
 
 template <class T>
@@ -288,5 +288,6 @@ Stage<T>::~Stage() = default;
 
 template class Stage<float>;
 template class Stage<double>;
+template class Stage<Bf16>;
 
 }  // namespace ogrom

@@ -2,9 +2,9 @@
 // forward saves activations in a slot of the chunk, backward reads them. Explicit forward and backward per layer, no
 // tape. The loss and its gradient are one pass over chunks of logits at the start of the last chunk's backward, so that
 // full logits never exist.
-// Comes in: a Batch (whole on every rank), a unit's parameters when it is used. Goes out: gradients added to the
-// unit's; the sum of unmasked losses, where the head is. Between chunks and ranks: activation_in / activation_out of a
-// slot, and gradient(buffer), which holds d(output) of the chunk before a backward pass and d(input) behind it.
+// Comes in: a BatchView (whole on every rank), a unit's parameters when it is used. Goes out: gradients added to the
+// unit's; unmasked losses added to a sum, where the head is. Between chunks and ranks: activation_in / activation_out
+// of a slot, and gradient(buffer), which holds d(output) of the chunk before a backward pass and d(input) behind it.
 #pragma once
 #include <memory>
 #include <span>
@@ -56,20 +56,22 @@ public:
         double loss_scale = 1;  // 1 / unmasked targets of the global batch
         u64 seed = 0;           // dropout
         i64 step = 0;
-        bool training = true;  // false: no dropout
+        bool training = true;        // false: no dropout
+        double* loss_sum = nullptr;  // where the kernels run; the head adds the micro-batch's losses to it
     };
     // Forward of one micro-batch through a chunk. The embedding's chunk makes its own input, another reads
     // activation_in(chunk, slot).
-    void forward(Stream stream, const Batch& batch, i64 chunk, i64 slot, const StepInfo& info);
-    // Backward of the micro-batch in `slot`, gradient(buffer) in place. Returns the sum of its unmasked losses (not
-    // scaled) where the chunk holds the head, else 0; equal on all tensor ranks.
-    double backward(Stream stream, const Batch& batch, i64 chunk, i64 slot, i64 buffer, const StepInfo& info);
+    void forward(Stream stream, const BatchView& batch, i64 chunk, i64 slot, const StepInfo& info);
+    // Backward of the micro-batch in `slot`, gradient(buffer) in place. Where the chunk holds the head, the unmasked
+    // losses (not scaled) are added to *info.loss_sum; equal on all tensor ranks.
+    void backward(Stream stream, const BatchView& batch, i64 chunk, i64 slot, i64 buffer, const StepInfo& info);
     // The same in two halves, with the same bits: the second may come any time later while slot and weight slot stand.
-    double backward_input(Stream stream, const Batch& batch, i64 chunk, i64 slot, i64 buffer, i64 weight_slot,
-                          const StepInfo& info);
-    void backward_weight(Stream stream, const Batch& batch, i64 chunk, i64 slot, i64 weight_slot, const StepInfo& info);
-    // After forward with info.training = false: the sum of unmasked losses where the chunk holds the head, else 0.
-    double evaluate(Stream stream, const Batch& batch, i64 chunk, i64 slot);
+    void backward_input(Stream stream, const BatchView& batch, i64 chunk, i64 slot, i64 buffer, i64 weight_slot,
+                        const StepInfo& info);
+    void backward_weight(Stream stream, const BatchView& batch, i64 chunk, i64 slot, i64 weight_slot,
+                         const StepInfo& info);
+    // After forward with info.training = false: adds the unmasked losses to *loss_sum where the chunk holds the head.
+    void evaluate(Stream stream, const BatchView& batch, i64 chunk, i64 slot, double* loss_sum);
 
     // [micro_batch, T or T/tp, C]: what passes between chunks. The output stays in its slot until the next forward.
     [[nodiscard]] i64 boundary_elements() const;

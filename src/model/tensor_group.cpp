@@ -40,6 +40,7 @@ void scatter_positions(const TensorGroup& group, T* part, const T* whole, i64 B,
     template void scatter_positions<T>(const TensorGroup&, T*, const T*, i64, i64, i64)
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
+OGROM_INSTANTIATE(Bf16);
 #undef OGROM_INSTANTIATE
 
 }  // namespace ogrom

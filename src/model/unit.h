@@ -13,8 +13,8 @@ enum class Use { forward, backward, backward_input, backward_weight };
 // First element of each flat range of the unit; the second is null where there is one range.
 template <class T>
 struct UnitPointers {
-    std::array<const T*, 2> weights{};  // null where the use reads none (reads_weights)
-    std::array<T*, 2> gradients{};      // added to; null where the use writes none (writes_gradients)
+    std::array<const T*, 2> weights{};          // null where the use reads none (reads_weights)
+    std::array<GradientOf<T>*, 2> gradients{};  // added to; null where the use writes none (writes_gradients)
 };
 
 template <class T>

@@ -55,17 +55,18 @@ std::vector<FlatRange> replicated_pieces(const ParameterLayout& layout, const Ow
 
 template <class T>
 struct GradientJoin<T>::Impl {
+    using G = GradientOf<T>;
     const ParameterLayout& layout;
     const StepOptions options;
     const StepGroups groups;
-    const FlatView<T> gradients;
+    const FlatView<G> gradients;
     std::vector<FlatRange> tied, replicated;  // what this rank keeps of them
-    std::span<T> tied_scratch, packed, order_scratch;
+    std::span<G> tied_scratch, packed, order_scratch;
 
     void add_head_part() {
         const i64 shift = layout.size() - layout.tied_table().first;
         for (const FlatRange& range : tied) {
-            ops::add<T>(groups.stream, gradients.locate(range),
+            ops::add<G>(groups.stream, gradients.locate(range),
                         gradients.locate({range.first + shift, range.last + shift}), range.count());
         }
     }
@@ -75,8 +76,8 @@ struct GradientJoin<T>::Impl {
         InFlight calls(tied_slots);
         const i64 each = static_cast<i64>(tied_scratch.size()) / tied_slots;
         for (const FlatRange& range : tied) {
-            T* const slot = tied_scratch.data() + calls.claim() * each;
-            calls.add(groups.tie->all_reduce(gradients.locate(range), range.count(), dtype_of<T>(), ReduceOp::sum,
+            G* const slot = tied_scratch.data() + calls.claim() * each;
+            calls.add(groups.tie->all_reduce(gradients.locate(range), range.count(), dtype_of<G>(), ReduceOp::sum,
                                              ReduceOrder::fixed, slot, labels::tied_gradient));
         }
         calls.drain();
@@ -84,18 +85,18 @@ struct GradientJoin<T>::Impl {
 
     void sum_replicated() {
         OGROM_ASSERT(groups.tensor != nullptr && groups.tensor->size() == layout.part().size);
-        T* to = packed.data();
+        G* to = packed.data();
         for (const FlatRange& range : replicated) {
-            ops::copy<T>(groups.stream, to, gradients.locate(range), range.count());
+            ops::copy<G>(groups.stream, to, gradients.locate(range), range.count());
             to += range.count();
         }
         groups.tensor
-            ->all_reduce(packed.data(), static_cast<i64>(packed.size()), dtype_of<T>(), ReduceOp::sum, options.order,
+            ->all_reduce(packed.data(), static_cast<i64>(packed.size()), dtype_of<G>(), ReduceOp::sum, options.order,
                          order_scratch.data(), labels::replicated_gradient)
             .wait();
-        const T* from = packed.data();
+        const G* from = packed.data();
         for (const FlatRange& range : replicated) {
-            ops::copy<T>(groups.stream, gradients.locate(range), from, range.count());
+            ops::copy<G>(groups.stream, gradients.locate(range), from, range.count());
             from += range.count();
         }
     }
@@ -104,7 +105,7 @@ struct GradientJoin<T>::Impl {
 template <class T>
 void GradientJoin<T>::declare(Ledger& ledger, const ParameterLayout& layout, const Ownership& ownership,
                               const StepOptions& options, const StepPlace& place) {
-    const i64 size = static_cast<i64>(sizeof(T));
+    const i64 size = static_cast<i64>(sizeof(GradientOf<T>));
     const auto tied = tied_pieces(layout, ownership, options, place);
     if (tied_over_stages(layout) && !tied.empty()) {
         const i64 each = fixed_order_scratch(std::max(tied.front().count(), tied.back().count()), two_stages);
@@ -135,13 +136,13 @@ GradientJoin<T>::GradientJoin(const ParameterLayout& layout, const Ownership& ow
                      {}}) {
     Impl& join = *impl_;
     if (tied_over_stages(layout) && !join.tied.empty()) {
-        join.tied_scratch = arena.take<T>(tied_line);
+        join.tied_scratch = arena.take<GradientOf<T>>(tied_line);
     }
     if (!join.replicated.empty()) {
-        join.packed = arena.take<T>(packed_line);
+        join.packed = arena.take<GradientOf<T>>(packed_line);
     }
     if (!join.replicated.empty() && options.order == ReduceOrder::fixed) {
-        join.order_scratch = arena.take<T>(order_line);
+        join.order_scratch = arena.take<GradientOf<T>>(order_line);
     }
 }
 
@@ -166,5 +167,6 @@ void GradientJoin<T>::run() {
 
 template class GradientJoin<float>;
 template class GradientJoin<double>;
+template class GradientJoin<Bf16>;
 
 }  // namespace ogrom

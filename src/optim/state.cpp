@@ -1,7 +1,10 @@
 #include "src/optim/state.h"
 
 #include <fmt/format.h>
+#include <type_traits>
 #include <utility>
+
+#include "kernels/ops/flat.h"
 
 namespace ogrom {
 
@@ -50,29 +53,66 @@ std::vector<FlatRange> moment_ranges(const ParameterLayout& layout, const Owners
 
 template <class T>
 StepState<T> make_step_state(const ParameterLayout& layout, const Ownership& ownership, int zero, int part,
-                             std::span<T> weights, std::span<T> gradients, std::span<T> moment1, std::span<T> moment2) {
-    const std::vector<FlatRange> moments = moment_ranges(layout, ownership, zero, part);
+                             std::span<T> weights, std::span<GradientOf<T>> gradients, std::span<GradientOf<T>> moment1,
+                             std::span<GradientOf<T>> moment2, std::span<GradientOf<T>> master) {
+    const std::vector<FlatRange> updated = moment_ranges(layout, ownership, zero, part);
+    const auto view = [&](std::span<GradientOf<T>> data) {
+        return data.empty() ? FlatView<GradientOf<T>>() : FlatView<GradientOf<T>>(data, updated);
+    };
     StepState<T> state;
     state.weights = FlatView<T>(weights, weight_ranges(layout, ownership, zero, part));
-    state.gradients = FlatView<T>(gradients, gradient_ranges(layout, ownership, zero, part));
-    state.moment1 = moment1.empty() ? FlatView<T>() : FlatView<T>(moment1, moments);
-    state.moment2 = moment2.empty() ? FlatView<T>() : FlatView<T>(moment2, moments);
+    state.gradients = FlatView<GradientOf<T>>(gradients, gradient_ranges(layout, ownership, zero, part));
+    state.moment1 = view(moment1);
+    state.moment2 = view(moment2);
+    state.master = view(master);
     return state;
 }
 
-StateBytes state_bytes(const ParameterLayout& layout, const Ownership& ownership, int zero, int part,
-                       i64 element_bytes) {
-    return {count_of(weight_ranges(layout, ownership, zero, part)) * element_bytes,
-            count_of(gradient_ranges(layout, ownership, zero, part)) * element_bytes,
-            count_of(moment_ranges(layout, ownership, zero, part)) * element_bytes};
+template <class T>
+void start_state(const StepState<T>& state, const ParameterLayout& layout, const HostWindow& window, Stream stream,
+                 u64 seed) {
+    using Held = GradientOf<T>;
+    const auto draw = [&](const FlatView<Held>& view) {
+        for (const FlatRange& range : view.ranges()) {
+            window.write(view.locate(range), range.count(), [&](Held* host, i64 first, i64 n) {
+                initialise(host, {range.first + first, range.first + first + n}, layout, seed);
+            });
+        }
+    };
+    if constexpr (std::is_same_v<T, Held>) {
+        draw(state.weights);
+    } else {
+        draw(state.master);
+        for (const FlatRange& range : state.weights.ranges()) {
+            window.write(state.weights.locate(range), range.count(), [&](T* host, i64 first, i64 n) {
+                std::vector<Held> drawn(static_cast<std::size_t>(n));
+                initialise(drawn.data(), {range.first + first, range.first + first + n}, layout, seed);
+                ops::cast(Stream{}, host, drawn.data(), n);
+            });
+        }
+    }
+    set_zero(stream, state.moment1.data());
+    set_zero(stream, state.moment2.data());
+}
+
+StateBytes state_bytes(const ParameterLayout& layout, const Ownership& ownership, int zero, int part, i64 weight_bytes,
+                       i64 gradient_bytes) {
+    return {count_of(weight_ranges(layout, ownership, zero, part)) * weight_bytes,
+            count_of(gradient_ranges(layout, ownership, zero, part)) * gradient_bytes,
+            count_of(moment_ranges(layout, ownership, zero, part)) * gradient_bytes};
 }
 
 template class FlatView<float>;
 template class FlatView<double>;
-template StepState<float> make_step_state<float>(const ParameterLayout&, const Ownership&, int, int, std::span<float>,
-                                                 std::span<float>, std::span<float>, std::span<float>);
-template StepState<double> make_step_state<double>(const ParameterLayout&, const Ownership&, int, int,
-                                                   std::span<double>, std::span<double>, std::span<double>,
-                                                   std::span<double>);
+template class FlatView<Bf16>;
+#define OGROM_INSTANTIATE(T)                                                                                   \
+    template StepState<T> make_step_state<T>(const ParameterLayout&, const Ownership&, int, int, std::span<T>, \
+                                             std::span<GradientOf<T>>, std::span<GradientOf<T>>,               \
+                                             std::span<GradientOf<T>>, std::span<GradientOf<T>>);              \
+    template void start_state<T>(const StepState<T>&, const ParameterLayout&, const HostWindow&, Stream, u64)
+OGROM_INSTANTIATE(float);
+OGROM_INSTANTIATE(double);
+OGROM_INSTANTIATE(Bf16);
+#undef OGROM_INSTANTIATE
 
 }  // namespace ogrom

@@ -1,16 +1,18 @@
 // What an optimizer step works on, and how it is kept on this rank. Bytes per parameter (w weights, g gradients, m all
-// moments; N ranks of the zero group), plus the unit buffers of optim/units:
+// moments and the master where the weights are bf16; N ranks of the zero group), plus the unit buffers of optim/units:
 //   ZeRO 0  w + g + m        ZeRO 1  w + g + m / N        ZeRO 2  w + (g + m) / N        ZeRO 3  (w + g + m) / N
 // The head's part of a tied table's gradient counts as elements of g (model/parameters.h).
 #pragma once
 #include <span>
 #include <vector>
 
+#include "kernels/common/dtype.h"
 #include "kernels/common/error.h"
 #include "kernels/common/stream.h"
 
 #include "src/comm/communicator.h"
 #include "src/config/run.h"
+#include "src/device/buffer.h"
 #include "src/optim/ownership.h"
 
 namespace ogrom {
@@ -73,19 +75,29 @@ std::vector<FlatRange> moment_ranges(const ParameterLayout& layout, const Owners
 
 template <class T>
 struct StepState {
+    FlatView<T> weights;
     // A moment that the optimizer lacks is empty. moment_ranges are also those that this rank updates.
-    FlatView<T> weights, gradients, moment1, moment2;
+    FlatView<GradientOf<T>> gradients, moment1, moment2;
+    // Of bf16: the weights in fp32, which `weights` are rounded from; has the ranges of the moments. Else empty.
+    FlatView<GradientOf<T>> master;
 };
-// The spans must have the sizes of state_bytes; an empty moment stays empty.
+// The spans must have the sizes of state_bytes; an empty moment or master stays empty.
 template <class T>
 StepState<T> make_step_state(const ParameterLayout& layout, const Ownership& ownership, int zero, int part,
-                             std::span<T> weights, std::span<T> gradients, std::span<T> moment1, std::span<T> moment2);
+                             std::span<T> weights, std::span<GradientOf<T>> gradients, std::span<GradientOf<T>> moment1,
+                             std::span<GradientOf<T>> moment2, std::span<GradientOf<T>> master = {});
 
-// Bytes of the ledger lines "weights", "gradients", "moment1" and "moment2" (each `moment`); element_bytes as stored.
+// Initial weights (and master), made on the host: the same bits under every layout and on every device; moments 0.
+template <class T>
+void start_state(const StepState<T>& state, const ParameterLayout& layout, const HostWindow& window, Stream stream,
+                 u64 seed);
+
+// Bytes of the ledger lines "weights", "gradients", and "master", "moment1" and "moment2" (each `moment`);
+// weight_bytes and gradient_bytes of an element as stored.
 struct StateBytes {
     i64 weights = 0, gradients = 0, moment = 0;
 };
-StateBytes state_bytes(const ParameterLayout& layout, const Ownership& ownership, int zero, int part,
-                       i64 element_bytes);
+StateBytes state_bytes(const ParameterLayout& layout, const Ownership& ownership, int zero, int part, i64 weight_bytes,
+                       i64 gradient_bytes);
 
 }  // namespace ogrom

@@ -77,7 +77,8 @@ struct Count {
 
 std::map<std::string, i64, std::less<>> step_traffic(const ParameterLayout& layout, const Ownership& ownership,
                                                      const StepOptions& options, const StepPlace& place,
-                                                     std::span<const UnitUse> uses, i64 element_bytes) {
+                                                     std::span<const UnitUse> uses, i64 weight_bytes,
+                                                     i64 gradient_bytes) {
     const Count count{layout, ownership, options, place, uses};
     std::map<std::string, i64, std::less<>> elements;
     const bool trains =
@@ -116,7 +117,8 @@ std::map<std::string, i64, std::less<>> step_traffic(const ParameterLayout& layo
     }
     std::erase_if(elements, [](const auto& entry) { return entry.second == 0; });
     for (auto& [label, n] : elements) {
-        n *= element_bytes;
+        const bool of_weights = label == labels::parameter_gather || label == labels::parameter_broadcast;
+        n *= of_weights ? weight_bytes : gradient_bytes;
     }
     return elements;
 }

@@ -1,4 +1,5 @@
-// Bytes that a rank sends in one step, by label of the flight record; pure. e = bytes of an element, G = elements of
+// Bytes that a rank sends in one step, by label of the flight record; pure. e = bytes of an element (of a weight
+// for the two parameter labels, else of a gradient), G = elements of
 // the gradient space, P of the flat buffer, own(.) = elements of it that this rank owns, N = ranks of the zero group,
 // R = replicas, M = uses of a unit that write gradients (micro-batches), all_reduce(n, p) = (n - part + (p - 1) part) e
 // for a call of n elements of which this rank sums `part` (comm/communicator.h; 2 (p - 1) / p n e where p divides n).
@@ -35,6 +36,7 @@ inline constexpr const char* parameter_gather = "parameter gather";
 // Only the labels of which this rank sends something. `uses`: those given to ParameterUnits::begin_step.
 std::map<std::string, i64, std::less<>> step_traffic(const ParameterLayout& layout, const Ownership& ownership,
                                                      const StepOptions& options, const StepPlace& place,
-                                                     std::span<const UnitUse> uses, i64 element_bytes);
+                                                     std::span<const UnitUse> uses, i64 weight_bytes,
+                                                     i64 gradient_bytes);
 
 }  // namespace ogrom

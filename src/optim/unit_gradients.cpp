@@ -122,7 +122,7 @@ void UnitGradients<T>::begin(std::span<const UnitUse> uses) {
     if (!writes_) {
         return;
     }
-    set_zero(gradients_.data());
+    set_zero(stream_, gradients_.data());
     missing_.clear();
     for (const FlatRange& bucket : buckets_) {
         missing_.push_back(bucket.count());
@@ -145,7 +145,7 @@ std::array<T*, 2> UnitGradients<T>::acquire(const UnitUse& use) {
     turn_ = 1 - turn_;
     calls_.wait_for(working_busy_[turn_]);
     if (!fault_active("staged_buffer_not_cleared")) {
-        set_zero(working_[turn_].first(static_cast<std::size_t>(count_of(unit.gradients))));
+        set_zero(stream_, working_[turn_].first(static_cast<std::size_t>(count_of(unit.gradients))));
     }
     T* start = working_[turn_].data();
     for (std::size_t r = 0; r < unit.gradients.size(); ++r) {

@@ -147,5 +147,6 @@ std::array<const T*, 2> UnitWeights<T>::acquire(i64 at, const UnitUse& use) {
 
 template class UnitWeights<float>;
 template class UnitWeights<double>;
+template class UnitWeights<Bf16>;
 
 }  // namespace ogrom

@@ -3,34 +3,47 @@
 // Next: optim/unit_weights.cpp, optim/unit_gradients.cpp, then optim/join.cpp
 #include "src/optim/units.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "kernels/common/fault.h"
 #include "kernels/ops/norm.h"
 
+#include "src/device/buffer.h"
 #include "src/optim/unit_gradients.h"
 #include "src/optim/unit_weights.h"
 
 namespace ogrom {
+namespace {
+
+constexpr const char* mark_line = "gradients.nonfinite";
+constexpr int place_bits = 40;              // of a place within a unit
+constexpr i64 most_checks = (1 << 23) - 1;  // of a step, told apart
+
+}  // namespace
 
 template <class T>
 struct ParameterUnits<T>::Impl {
+    using G = GradientOf<T>;
     const ParameterLayout& layout;
     const StepGroups groups;
     UnitWeights<T> weights;
-    UnitGradients<T> gradients;
+    UnitGradients<G> gradients;
     std::vector<UnitUse> uses;
     std::size_t at = 0;  // next use, or the one in use
     bool in_use = false;
     UnitPointers<T> pointers;
-    i64 nonfinite = -1;  // id of a parameter
-    UnitHook<T> hook;
+    std::vector<FlatRange> checked;  // in this step, in order
+    std::span<u64> mark;             // one, where the kernels run: (most_checks - check, place + 1), the largest counts
+    UnitHook<G> hook;
 
     Impl(const ParameterLayout& layout_, const Ownership& ownership, const StepOptions& options,
          const StepGroups& groups_, Arena& arena, const StepState<T>& state)
         : layout(layout_),
           groups(groups_),
           weights(layout_, ownership, options, groups_, arena, state.weights),
-          gradients(layout_, ownership, options, groups_, arena, state.gradients) {}
+          gradients(layout_, ownership, options, groups_, arena, state.gradients),
+          mark(arena.take<u64>(mark_line)) {}
 
     // The tensor of a unit's gradient range: behind the flat buffer lies the head's part of the tied table.
     [[nodiscard]] FlatRange in_layout(FlatRange range) const {
@@ -38,18 +51,32 @@ struct ParameterUnits<T>::Impl {
         return {range.first + shift, range.last + shift};
     }
 
-    // First parameter of the range with a NaN or Inf of this rank, looked for from the end: the backward pass walks
-    // that way, and everything after the first one may only have caught it.
-    void check_finite(FlatRange range, const T* values) {
-        const FlatRange flat = in_layout(range);
-        const std::span<const LocalTensor> tensors = layout.tensors();
-        for (std::size_t t = tensors.size(); t-- > 0 && nonfinite < 0;) {
-            const i64 from = std::max(flat.first, tensors[t].offset);
-            const i64 to = std::min(flat.last, tensors[t].offset + tensors[t].count);
-            if (from < to && !ops::all_finite<T>(groups.stream, values + from - flat.first, to - from)) {
-                nonfinite = tensors[t].parameter->id;
+    // Notes the last NaN or Inf of the range under the number of this check: of an earlier check counts before a later
+    // one, since the backward pass goes from the end and everything after the first may only have caught it.
+    void check_finite(FlatRange range, const G* values) {
+        const i64 rank = fault_active("nonfinite_checks_mixed") ? 0 : checks_done();
+        const u64 base = static_cast<u64>(most_checks - std::min<i64>(most_checks, rank)) << place_bits;
+        checked.push_back(range);
+        ops::last_nonfinite<G>(groups.stream, mark.data(), values, range.count(), base);
+    }
+    [[nodiscard]] i64 checks_done() const { return static_cast<i64>(checked.size()); }
+
+    // Id of the parameter that the mark of this step is in; -1: all were finite. Waits for the stream.
+    [[nodiscard]] i64 nonfinite_parameter() const {
+        u64 key = 0;
+        copy_bytes(groups.stream, &key, mark.data(), static_cast<i64>(sizeof key));
+        wait(groups.stream);
+        if (key == 0) {
+            return -1;
+        }
+        const auto check = static_cast<std::size_t>(most_checks - static_cast<i64>(key >> place_bits));
+        const i64 flat = in_layout(checked[check]).first + static_cast<i64>(key & ((u64{1} << place_bits) - 1)) - 1;
+        for (const LocalTensor& tensor : layout.tensors()) {
+            if (flat >= tensor.offset && flat < tensor.offset + tensor.count) {
+                return tensor.parameter->id;
             }
         }
+        return -1;
     }
 
     void poll() {
@@ -62,7 +89,8 @@ template <class T>
 void ParameterUnits<T>::declare(Ledger& ledger, const ParameterLayout& layout, const StepOptions& options,
                                 const StepPlace& place) {
     UnitWeights<T>::declare(ledger, layout, options);
-    UnitGradients<T>::declare(ledger, layout, options, place);
+    UnitGradients<GradientOf<T>>::declare(ledger, layout, options, place);
+    ledger.add(mark_line, Tier::device, static_cast<i64>(sizeof(u64)), "where a gradient was not finite");
 }
 
 template <class T>
@@ -79,7 +107,8 @@ void ParameterUnits<T>::begin_step(std::span<const UnitUse> uses) {
     OGROM_ASSERT(!u.in_use);
     u.uses.assign(uses.begin(), uses.end());
     u.at = 0;
-    u.nonfinite = -1;
+    u.checked.clear();
+    set_zero(u.groups.stream, u.mark);
     u.gradients.begin(u.uses);
     u.weights.begin(u.uses);
 }
@@ -105,7 +134,7 @@ void ParameterUnits<T>::release(i64 unit, Use use) {
         const Unit& of = u.layout.units()[static_cast<std::size_t>(unit)];
         const bool complete = u.gradients.complete(at);
         for (std::size_t r = of.gradients.size(); r-- > 0;) {
-            T* const values = u.pointers.gradients[r];
+            GradientOf<T>* const values = u.pointers.gradients[r];
             if (u.hook) {
                 u.hook(unit, of.gradients[r], values);
             }
@@ -153,7 +182,8 @@ NonFiniteReport ParameterUnits<T>::agree_nonfinite(Communicator& world, const Pa
     // One maximum over ranks carries both: the lowest rank gives the largest number, the parameter sits in the low
     // half.
     constexpr i64 half = i64{1} << 32;
-    const i64 mine = impl_->nonfinite < 0 ? 0 : (world.size() - world.rank()) * half + impl_->nonfinite;
+    const i64 parameter = impl_->nonfinite_parameter();
+    const i64 mine = parameter < 0 ? 0 : (world.size() - world.rank()) * half + parameter;
     const i64 agreed = agree_max(world, mine, "non-finite gradient");
     if (agreed == 0) {
         return {};
@@ -168,11 +198,12 @@ double ParameterUnits<T>::exposed_s() const {
 }
 
 template <class T>
-void ParameterUnits<T>::set_hook(UnitHook<T> hook) {
+void ParameterUnits<T>::set_hook(UnitHook<GradientOf<T>> hook) {
     impl_->hook = std::move(hook);
 }
 
 template class ParameterUnits<float>;
 template class ParameterUnits<double>;
+template class ParameterUnits<Bf16>;
 
 }  // namespace ogrom

@@ -22,7 +22,8 @@
 namespace ogrom {
 
 // Sees (and, in tests, spoils) a unit's own gradient of a micro-batch before it is checked and reduced: `values` are
-// elements [range.first, range.last) of the gradient space. direct: the sum over the micro-batches so far.
+// elements [range.first, range.last) of the gradient space, where the kernels run. direct: the sum over the
+// micro-batches so far.
 template <class T>
 using UnitHook = std::function<void(i64 unit, FlatRange range, T* values)>;
 
@@ -30,7 +31,7 @@ template <class T>
 class ParameterUnits final : public UnitSource<T> {
 public:
     // Lines "units.weights" (ZeRO 3), "units.gradients" (staged), "gradients.reduction" (fixed order) and, as baseline,
-    // "gradients.mpi"; only those of size.
+    // "gradients.mpi"; only those of size. And "gradients.nonfinite": the mark of what was not finite.
     static void declare(Ledger& ledger, const ParameterLayout& layout, const StepOptions& options,
                         const StepPlace& place);
     // Layout, ownership, communicators and the memory of `state` must outlive the object. direct takes the order `any`
@@ -56,7 +57,7 @@ public:
     NonFiniteReport agree_nonfinite(Communicator& world, const ParameterTable& table) const;
     // Time this step has waited for transfers: in acquire, in release and in finish.
     [[nodiscard]] double exposed_s() const;
-    void set_hook(UnitHook<T> hook);
+    void set_hook(UnitHook<GradientOf<T>> hook);
 
 private:
     struct Impl;

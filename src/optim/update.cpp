@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fmt/format.h>
 
+#include "src/device/buffer.h"
 #include "src/optim/in_flight.h"
 #include "src/optim/shard.h"
 #include "src/optim/traffic.h"
@@ -14,6 +15,7 @@ namespace ogrom {
 namespace {
 
 constexpr const char* scalars_line = "optimizer.scalars";
+constexpr const char* host_scalars_line = "optimizer.scalars.host";
 
 }  // namespace
 
@@ -42,6 +44,7 @@ struct WeightUpdate<T>::Impl {
     const StepState<T> state;
     std::vector<UpdateRange> ranges;  // those of this rank
     ops::StepScalars* scalars;        // read by the kernels where they run
+    ops::StepScalars* host;           // the same on the host
 
     // The arguments that AdamW and SGD share.
     template <class Op>
@@ -51,8 +54,9 @@ struct WeightUpdate<T>::Impl {
         op.weight = state.weights.locate(flat);
         op.m = state.moment1.empty() ? nullptr : state.moment1.locate(flat);
         op.gradient = state.gradients.locate(flat);
+        op.master = state.master.empty() ? nullptr : state.master.locate(flat);
         op.n = flat.count();
-        op.scalars = *scalars;
+        op.scalars = *host;
         op.scalars_at = scalars;
         op.lr_factor = range.lr_factor;
         op.decay = range.decay;
@@ -85,8 +89,12 @@ struct WeightUpdate<T>::Impl {
 };
 
 template <class T>
-void WeightUpdate<T>::declare(Ledger& ledger) {
-    ledger.add(scalars_line, Tier::device, static_cast<i64>(sizeof(ops::StepScalars)), "rate, factors, skip flag");
+void WeightUpdate<T>::declare(Ledger& ledger, Backend backend) {
+    const i64 bytes = static_cast<i64>(sizeof(ops::StepScalars));
+    ledger.add(scalars_line, Tier::device, bytes, "rate, factors, skip flag");
+    if (backend == Backend::cuda) {
+        ledger.add(host_scalars_line, Tier::host, bytes, "the same as the host writes them");
+    }
 }
 
 template <class T>
@@ -100,7 +108,10 @@ WeightUpdate<T>::WeightUpdate(const OptimizerConfig& optimizer, const ParameterL
                      groups.shard,
                      state,
                      {},
-                     arena.take<ops::StepScalars>(scalars_line).data()}) {
+                     arena.take<ops::StepScalars>(scalars_line).data(),
+                     nullptr}) {
+    const bool apart = groups.stream.backend == Backend::cuda;
+    impl_->host = apart ? arena.take<ops::StepScalars>(host_scalars_line).data() : impl_->scalars;
     const std::vector<FlatRange> kept = moment_ranges(layout, ownership, options.zero, groups.place().part);
     for (const UpdateRange& range : make_update_ranges(layout, optimizer.weight_decay)) {
         for (const FlatRange& part : intersect(kept, {range.first, range.last})) {
@@ -114,7 +125,8 @@ WeightUpdate<T>::~WeightUpdate() = default;
 
 template <class T>
 void WeightUpdate<T>::run(Stream stream, const ops::StepScalars& scalars) {
-    *impl_->scalars = scalars;
+    *impl_->host = scalars;
+    copy_bytes(stream, impl_->scalars, impl_->host, static_cast<i64>(sizeof scalars));
     impl_->update(stream);
     const bool sharded = impl_->options.zero == 1 || impl_->options.zero == 2;
     if (sharded && impl_->ownership.parts() > 1) {
@@ -124,5 +136,6 @@ void WeightUpdate<T>::run(Stream stream, const ops::StepScalars& scalars) {
 
 template class WeightUpdate<float>;
 template class WeightUpdate<double>;
+template class WeightUpdate<Bf16>;
 
 }  // namespace ogrom

@@ -111,6 +111,9 @@ void add_reasons(const RunConfig& run, const MeshShape& mesh, Decisions& d) {
     const i64 rows = run.train.micro_batch * run.train.sequence;
     d.reasons.push_back(fmt::format("{} threads per rank", d.shape.extents.threads));
     d.reasons.push_back(kind_of(run));
+    if (run.precision.weights == Dtype::bf16) {
+        d.reasons.emplace_back("bf16 weights and activations; master, moments, gradients and sums in fp32");
+    }
     d.reasons.push_back(
         fmt::format("{} of {} rows of logits at once: the full table never exists", d.shape.extents.logits_rows, rows));
     if (mesh.pp > 1) {
@@ -140,8 +143,13 @@ void add_reasons(const RunConfig& run, const MeshShape& mesh, Decisions& d) {
 
 }  // namespace
 
-Decisions decide(const RunConfig& run, const MeshShape& mesh, const MeshPlace& place, int threads) {
+i64 batches_at_once(const Decisions& decisions) {
+    return std::max(decisions.micro_batches, decisions.evaluation_batch);
+}
+
+Decisions decide(const RunConfig& run, const MeshShape& mesh, const MeshPlace& place, int threads, Backend backend) {
     Decisions d;
+    d.backend = backend;
     d.schedule = schedule_of(run);
     d.actions = make_stage_schedule(d.schedule, place.pp);
     d.shape = shape_of(run, mesh, place, d.actions, threads);

@@ -23,14 +23,18 @@ struct Decisions {
     i64 micro_batches = 1;     // per step and data rank
     i64 evaluation_batch = 1;  // micro-batches of one forward-only schedule
     bool has_moment1 = true, has_moment2 = true;
+    Backend backend = Backend::cpu;    // where the kernels run
     std::vector<std::string> reasons;  // what was chosen and why: the plan printed at start
 };
-Decisions decide(const RunConfig& run, const MeshShape& mesh, const MeshPlace& place, int threads);
+Decisions decide(const RunConfig& run, const MeshShape& mesh, const MeshPlace& place, int threads,
+                 Backend backend = Backend::cpu);
+
+// Micro-batches that the passes of a step or of an evaluation see at once, at most.
+i64 batches_at_once(const Decisions& decisions);
 
 // The ledger of one rank, from configuration and mesh shape alone, without MPI
-// or a device (plan/ledger). Lines that the engine takes: "weights",
-// "gradients", "moment1", "moment2" (as decided), those of the stage and of
-// optim.
+// or a device (plan/ledger). Lines that the engine takes: "weights", "master" (bf16), "gradients", "moment1", "moment2"
+// (as decided), on a GPU "snapshot.*", and those of the stage, of optim and of the batches.
 Ledger make_ledger(const RunConfig& run, const Decisions& decisions);
 
 // The plan as text: mesh, batch equation, schedule in step numbers, choices

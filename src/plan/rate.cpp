@@ -2,36 +2,52 @@
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <vector>
+#include <span>
+#include <type_traits>
 
+#include "kernels/ops/flat.h"
 #include "kernels/ops/matmul.h"
 
 #include "src/base/timer.h"
 #include "src/device/arena.h"
+#include "src/device/buffer.h"
 
 namespace ogrom {
 
+namespace {
+
+struct Extents {
+    i64 m, n, k;
+};
+
 template <class T>
-double measure_matmul_rate(Stream stream) {
-    constexpr i64 m = 1024;
-    constexpr i64 n = 3072;
-    constexpr i64 k = 768;
+Extents extents_of(const Device& device) {
+    constexpr i64 large = std::is_same_v<T, double> ? 4096 : 8192;
+    return device.is_gpu() ? Extents{large, large, large} : Extents{1024, 3072, 768};
+}
+
+}  // namespace
+
+template <class T>
+double measure_matmul_rate(const Device& device, Stream stream) {
+    const auto [m, n, k] = extents_of<T>(device);
     constexpr double budget_s = 0.1;
     Ledger ledger;
     const i64 size = static_cast<i64>(sizeof(T));
     ledger.add("a", Tier::device, m * k * size, "m k");
     ledger.add("b", Tier::device, n * k * size, "n k");
     ledger.add("y", Tier::device, m * n * size, "m n");
-    Arena arena(ledger);
-    const std::span<T> a = arena.take<T>("a");
-    const std::span<T> b = arena.take<T>("b");
+    Arena arena(ledger, device);
     const std::span<T> y = arena.take<T>("y");
-    std::fill(a.begin(), a.end(), T(0.5));
-    std::fill(b.begin(), b.end(), T(0.25));
     ops::Matmul<T> op;
     op.y = y.data();
-    op.a = a.data();
-    op.b = b.data();
+    const auto filled = [&](const char* line, float value) {
+        const std::span<T> data = arena.take<T>(line);
+        ops::fill(stream, data.data(), static_cast<T>(value), static_cast<i64>(data.size()));
+        return data.data();
+    };
+    op.a = filled("a", 0.5F);
+    op.b = filled("b", 0.25F);
     op.m = m;
     op.n = n;
     op.k = k;
@@ -40,20 +56,26 @@ double measure_matmul_rate(Stream stream) {
     op.ldb = k;
     op.transpose_b = ops::Transpose::yes;
     ops::matmul(stream, op);
+    wait(stream);
     double best_s = 1e30;
     const Timer whole;
     for (int repetition = 0; repetition < 2 || whole.seconds() < budget_s; ++repetition) {
         const Timer timer;
         ops::matmul(stream, op);
+        wait(stream);
         best_s = std::min(best_s, timer.seconds());
     }
-    OGROM_ASSERT(y[0] == T(0.125 * k));
-    return 2.0 * m * n * k / best_s;
+    T first{};
+    copy_bytes(stream, &first, y.data(), size);
+    wait(stream);
+    OGROM_ASSERT(static_cast<double>(static_cast<StatisticOf<T>>(first)) == 0.125 * static_cast<double>(k));
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / best_s;
 }
 
 namespace {
 
-double reduce_seconds(Communicator& dp, std::vector<float>& data, std::vector<float>& scratch, ReduceOrder order) {
+double reduce_seconds(Communicator& dp, std::span<float> data, std::span<float> scratch, ReduceOrder order,
+                      Stream stream) {
     double best = 1e30;
     for (int repetition = 0; repetition < 3; ++repetition) {
         dp.barrier("order cost").wait();
@@ -61,6 +83,7 @@ double reduce_seconds(Communicator& dp, std::vector<float>& data, std::vector<fl
         dp.all_reduce(data.data(), static_cast<i64>(data.size()), Dtype::fp32, ReduceOp::sum, order, scratch.data(),
                       "order cost")
             .wait();
+        wait(stream);
         best = std::min(best, timer.seconds());
     }
     return best;
@@ -68,20 +91,26 @@ double reduce_seconds(Communicator& dp, std::vector<float>& data, std::vector<fl
 
 }  // namespace
 
-std::string order_cost(Communicator& dp, i64 elements) {
+std::string order_cost(Communicator& dp, i64 elements, const Device& device, Stream stream) {
     if (dp.size() == 1) {
         return {};
     }
-    std::vector<float> data(static_cast<std::size_t>(elements));
-    std::vector<float> scratch(static_cast<std::size_t>(fixed_order_scratch(elements, dp.size())));
-    const double any = reduce_seconds(dp, data, scratch, ReduceOrder::any);
-    const double fixed = reduce_seconds(dp, data, scratch, ReduceOrder::fixed);
+    Ledger ledger;
+    const i64 size = static_cast<i64>(sizeof(float));
+    ledger.add("data", Tier::device, elements * size, "a bucket");
+    ledger.add("scratch", Tier::device, fixed_order_scratch(elements, dp.size()) * size, "contributions");
+    Arena arena(ledger, device);
+    const std::span<float> data = arena.take<float>("data"), scratch = arena.take<float>("scratch");
+    set_zero(stream, data);
+    const double any = reduce_seconds(dp, data, scratch, ReduceOrder::any, stream);
+    const double fixed = reduce_seconds(dp, data, scratch, ReduceOrder::fixed, stream);
     return fmt::format(
         "numerics.deterministic: a bucket takes {:.2f} ms in rank order, {:.2f} ms in any order ({:.2f}x)", fixed * 1e3,
         any * 1e3, fixed / any);
 }
 
-template double measure_matmul_rate<float>(Stream);
-template double measure_matmul_rate<double>(Stream);
+template double measure_matmul_rate<float>(const Device&, Stream);
+template double measure_matmul_rate<double>(const Device&, Stream);
+template double measure_matmul_rate<Bf16>(const Device&, Stream);
 
 }  // namespace ogrom

@@ -59,7 +59,9 @@ i64 schedule_step(const Engine<T>& engine) {
 
 template double agree_loss<float>(Engine<float>&, double, i64);
 template double agree_loss<double>(Engine<double>&, double, i64);
+template double agree_loss<Bf16>(Engine<Bf16>&, double, i64);
 template i64 schedule_step<float>(const Engine<float>&);
 template i64 schedule_step<double>(const Engine<double>&);
+template i64 schedule_step<Bf16>(const Engine<Bf16>&);
 
 }  // namespace ogrom

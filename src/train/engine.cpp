@@ -1,11 +1,11 @@
 #include "src/train/engine.h"
 
+#include <memory>
 #include <omp.h>
+#include <type_traits>
 #include <xxhash.h>
 
 #include "kernels/common/hash.h"
-
-#include "src/device/buffer.h"
 
 namespace ogrom {
 namespace {
@@ -41,18 +41,21 @@ PassKind pass_of(ActionKind kind, Passes passes) {
     }
 }
 
-StepGroups groups_of(Mesh& mesh) {
+StepGroups groups_of(Mesh& mesh, Stream stream) {
     Communicator* const world = mesh.world->size() > 1 ? mesh.world : nullptr;
-    return {mesh.shard.get(), mesh.replica.get(), mesh.tp.get(), mesh.tie.get(), {}, world};
+    return {mesh.shard.get(), mesh.replica.get(), mesh.tp.get(), mesh.tie.get(), stream, world};
 }
 
 template <class T>
 StepState<T> take_state(const Decisions& d, const ParameterLayout& layout, const Ownership& ownership, Arena& arena) {
+    using Held = GradientOf<T>;
+    const auto take = [&](const char* line, bool there) { return there ? arena.take<Held>(line) : std::span<Held>(); };
     const std::span<T> weights = arena.take<T>("weights");
-    const std::span<T> gradients = arena.take<T>("gradients");
-    const std::span<T> moment1 = d.has_moment1 ? arena.take<T>("moment1") : std::span<T>();
-    const std::span<T> moment2 = d.has_moment2 ? arena.take<T>("moment2") : std::span<T>();
-    return make_step_state(layout, ownership, d.step.zero, d.place.part, weights, gradients, moment1, moment2);
+    const std::span<Held> gradients = take("gradients", true);
+    const std::span<Held> moment1 = take("moment1", d.has_moment1), moment2 = take("moment2", d.has_moment2);
+    const std::span<Held> master = take("master", !std::is_same_v<T, Held>);
+    return make_step_state<T>(layout, ownership, d.step.zero, d.place.part, weights, gradients, moment1, moment2,
+                              master);
 }
 
 template <class T, class View>
@@ -82,29 +85,32 @@ std::vector<UnitUse> uses_of(const ParameterLayout& layout, std::span<const Acti
 }
 
 template <class T>
-Engine<T>::Engine(const RunConfig& run_, const Decisions& decisions_, const Ledger& ledger, Mesh& mesh_)
+Engine<T>::Engine(const RunConfig& run_, const Decisions& decisions_, const Ledger& ledger, Mesh& mesh_,
+                  const Device& device, Stream stream_)
     : run(run_),
       decisions(decisions_),
       mesh(mesh_),
       world(*mesh_.world),
+      stream(stream_),
       table(make_parameters(run.model, dtype_of<T>())),
       layout(table, decisions.shape.spans, decisions.shape.tensor),
       ownership(layout, decisions.place.parts),
       passes(cut_into_passes(decisions.actions, decisions.schedule.stages)),
       uses(uses_of(layout, decisions.actions.actions, Passes::training)),
-      arena(ledger),
-      groups(groups_of(mesh)),
+      arena(ledger, device),
+      window(arena, stream),
+      groups(groups_of(mesh, stream)),
       state(take_state<T>(decisions, layout, ownership, arena)),
+      sums(arena, stream),
+      batches(arena, stream),
       units(layout, ownership, decisions.step, groups, arena, state),
       join(layout, ownership, decisions.step, groups, arena, state),
       update(run.optimizer, layout, ownership, decisions.step, groups, arena, state),
-      stage(run.model, decisions.shape, layout, arena, units, mesh.tp.get()) {
+      stage(run.model, decisions.shape, layout, arena, units, mesh.tp.get()),
+      snapshot(state, window, arena, stream) {
+    OGROM_ASSERT(device.backend == decisions.backend && stream.backend == decisions.backend);
     OGROM_ASSERT(omp_get_max_threads() <= decisions.shape.extents.threads);  // workspaces are cut for so many
-    for (const FlatRange& range : state.weights.ranges()) {
-        initialise(state.weights.locate(range), range, layout, run.train.seed);
-    }
-    set_zero(state.moment1.data());
-    set_zero(state.moment2.data());
+    start_state(state, layout, window, stream, run.train.seed);
 }
 
 template <class T>
@@ -119,40 +125,71 @@ std::vector<FlatRange> Engine<T>::written_ranges() const {
 }
 
 template <class T>
-std::vector<StateGroup<const T>> Engine<T>::groups_to_write() const {
+std::vector<StateGroup<const GradientOf<T>>> Engine<T>::groups_to_write() const {
     const std::vector<FlatRange> ranges = written_ranges();
-    std::vector<StateGroup<const T>> result;
-    add_group(result, "weights", state.weights, ranges);
-    add_group(result, "moment1", state.moment1, ranges);
-    add_group(result, "moment2", state.moment2, ranges);
+    const auto& held = snapshot.collect();
+    std::vector<StateGroup<const Held>> result;
+    add_group(result, "weights", held.weights, ranges);
+    add_group(result, "moment1", held.moment1, ranges);
+    add_group(result, "moment2", held.moment2, ranges);
     return result;
 }
 
 template <class T>
-std::vector<StateGroup<T>> Engine<T>::groups_to_load() {
-    std::vector<StateGroup<T>> result;
-    add_group(result, "weights", state.weights, state.weights.ranges());
-    add_group(result, "moment1", state.moment1, state.moment1.ranges());
-    add_group(result, "moment2", state.moment2, state.moment2.ranges());
+std::vector<StateGroup<GradientOf<T>>> Engine<T>::groups_to_load() {
+    const auto& held = snapshot.views();
+    std::vector<StateGroup<Held>> result;
+    add_group(result, "weights", held.weights, held.weights.ranges());
+    add_group(result, "moment1", held.moment1, held.moment1.ranges());
+    add_group(result, "moment2", held.moment2, held.moment2.ranges());
     return result;
+}
+
+template <class T>
+void Engine<T>::adopt_loaded() {
+    snapshot.deliver();
+}
+
+template <class T>
+const FlatView<GradientOf<T>>& Engine<T>::weights_on_host() const {
+    return snapshot.collect().weights;
 }
 
 template <class T>
 u64 Engine<T>::model_hash() const {
+    const auto held = [&](FlatRange range) -> const Held* {
+        if constexpr (std::is_same_v<T, Held>) {
+            return state.weights.locate(range);
+        } else {
+            return state.master.locate(range);
+        }
+    };
     u64 sum = 0;
     for (const FlatRange& range : written_ranges()) {
-        sum += weight_hash<T>(state.weights.locate(range), range, layout);
+        window.read(held(range), range.count(), [&](const Held* host, i64 first, i64 n) {
+            sum += weight_hash<Held>(host, {range.first + first, range.first + first + n}, layout);
+        });
     }
     world.all_reduce(&sum, 1, Dtype::u64, ReduceOp::sum, ReduceOrder::any, nullptr, "weight hash").wait();
     return sum;
 }
 
+// Of the bits of a range of the weights, as they stand here.
+template <class T>
+u64 Engine<T>::hash_of(FlatRange range) const {
+    const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> hash(XXH3_createState(), XXH3_freeState);
+    OGROM_ASSERT(hash != nullptr && XXH3_64bits_reset(hash.get()) == XXH_OK);
+    window.read(static_cast<const T*>(state.weights.locate(range)), range.count(), [&](const T* host, i64, i64 n) {
+        XXH3_64bits_update(hash.get(), host, static_cast<std::size_t>(n) * sizeof(T));
+    });
+    return u64{XXH3_64bits_digest(hash.get())};
+}
+
 template <class T>
 void Engine<T>::require_equal_copies() const {
-    const auto hash_of = [&](FlatRange range) {
-        const std::size_t bytes = static_cast<std::size_t>(range.count()) * sizeof(T);
-        return u64{XXH3_64bits(state.weights.locate(range), bytes)};
-    };
+    if (world.size() == 1) {
+        return;
+    }
     u64 held = 0;
     for (const FlatRange& range : state.weights.ranges()) {
         held = mix64(held ^ hash_of(range));
@@ -181,5 +218,6 @@ void Engine<T>::require_equal_copies() const {
 
 template class Engine<float>;
 template class Engine<double>;
+template class Engine<Bf16>;
 
 }  // namespace ogrom

@@ -8,8 +8,12 @@
 
 #include "src/comm/mesh.h"
 #include "src/config/run.h"
+#include "src/data/batch_upload.h"
+#include "src/device/buffer.h"
 #include "src/io/checkpoint.h"
+#include "src/io/snapshot.h"
 #include "src/optim/join.h"
+#include "src/optim/step_sums.h"
 #include "src/optim/units.h"
 #include "src/optim/update.h"
 #include "src/pipeline/trace.h"
@@ -20,9 +24,11 @@ namespace ogrom {
 template <class T>
 class Engine {
 public:
-    // `run`, `mesh` must outlive the engine. Takes the arena, draws the initial
-    // weights, clears the moments.
-    Engine(const RunConfig& run, const Decisions& decisions, const Ledger& ledger, Mesh& mesh);
+    using Held = GradientOf<T>;  // type of gradients, master, moments, and of what checkpoints store
+    // `run`, `mesh` must outlive the engine. Takes the arena, draws the initial weights, clears the moments. The
+    // kernels run on `stream` of `device`, as decided.
+    Engine(const RunConfig& run, const Decisions& decisions, const Ledger& ledger, Mesh& mesh,
+           const Device& device = {}, Stream stream = {});
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
 
@@ -30,10 +36,13 @@ public:
     // The loss is made here, and this rank counts for its data rank in sums over
     // the world.
     [[nodiscard]] bool has_loss() const;
-    // State that this rank alone writes into a checkpoint, and state that it
-    // needs of one.
-    [[nodiscard]] std::vector<StateGroup<const T>> groups_to_write() const;
-    [[nodiscard]] std::vector<StateGroup<T>> groups_to_load();
+    // State that this rank alone writes into a checkpoint, as it is now (on a GPU a copy on the host, valid until the
+    // next call); and the memory for what it needs of one, which adopt_loaded takes over once it is filled.
+    [[nodiscard]] std::vector<StateGroup<const Held>> groups_to_write() const;
+    [[nodiscard]] std::vector<StateGroup<Held>> groups_to_load();
+    void adopt_loaded();
+    // All weights that this rank holds, on the host; valid as groups_to_write.
+    [[nodiscard]] const FlatView<Held>& weights_on_host() const;
     // Collective: hash of the whole model, equal on all ranks and under every
     // layout.
     [[nodiscard]] u64 model_hash() const;
@@ -54,12 +63,16 @@ public:
     const std::vector<StageSchedule> passes;
     const std::vector<UnitUse> uses;
     Arena arena;
+    const HostWindow window;
     const StepGroups groups;
     StepState<T> state;
+    StepSums sums;
+    BatchUpload batches;
     ParameterUnits<T> units;
     GradientJoin<T> join;
     WeightUpdate<T> update;
     Stage<T> stage;
+    Snapshot<T> snapshot;
     Trace* trace = nullptr;  // spans of the passes are recorded where it is set
 
     i64 step = 0;               // steps done: data and learning rate go by it
@@ -69,6 +82,7 @@ public:
 
 private:
     [[nodiscard]] std::vector<FlatRange> written_ranges() const;
+    [[nodiscard]] u64 hash_of(FlatRange range) const;
 };
 
 // The units that a list of actions uses, in order. Evaluation: forward passes,

@@ -53,10 +53,13 @@ public:
         engine_.units.begin_step(uses_of(engine_.layout, schedule.actions, Passes::evaluation));
         typename Stage<T>::StepInfo info;
         info.training = false;
-        ModelWork<T> work(engine_, batches, info, Passes::evaluation);
+        const std::vector<BatchView> views = engine_.batches.put(batches);
+        engine_.sums.clear();
+        ModelWork<T> work(engine_, views, info, Passes::evaluation);
         run_schedule(engine_, schedule, work);
         engine_.units.finish();
-        loss_sum += engine_.has_loss() ? work.loss_sum() : 0;
+        engine_.sums.read();
+        loss_sum += engine_.has_loss() ? engine_.sums.loss_sum() : 0;
     }
 
     double loss_sum = 0;
@@ -111,5 +114,6 @@ std::optional<Evaluation> evaluate(Engine<T>& engine, const Sampler& valid, i64 
 
 template std::optional<Evaluation> evaluate<float>(Engine<float>&, const Sampler&, i64, StopVote&);
 template std::optional<Evaluation> evaluate<double>(Engine<double>&, const Sampler&, i64, StopVote&);
+template std::optional<Evaluation> evaluate<Bf16>(Engine<Bf16>&, const Sampler&, i64, StopVote&);
 
 }  // namespace ogrom

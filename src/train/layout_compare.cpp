@@ -26,11 +26,11 @@ struct Sums {
 };
 
 template <class T>
-Sums compare(const Engine<T>& engine, const LocalTensor& tensor, const Twin<T>& twin) {
+Sums compare(const FlatView<T>& weights, const LocalTensor& tensor, const Twin<T>& twin) {
     Sums sums;
     const FlatRange logical{tensor.offset, tensor.offset + tensor.logical};
-    for (const FlatRange& part : intersect(engine.state.weights.ranges(), logical)) {
-        const T* const here = engine.state.weights.locate(part);
+    for (const FlatRange& part : intersect(weights.ranges(), logical)) {
+        const T* const here = weights.locate(part);
         for (i64 i = part.first; i < part.last; ++i) {
             const i64 index = tensor.global_index(i - tensor.offset);
             const double d = static_cast<double>(here[i - part.first]) - static_cast<double>(twin.there[index]);
@@ -69,6 +69,7 @@ double series_deviation(const std::vector<double>& a, const std::vector<double>&
 template <class T>
 double weight_deviation(const Engine<T>& engine, const ModelConfig& model, std::span<const T> there,
                         std::span<const T> before) {
+    const FlatView<T>& weights = engine.weights_on_host();
     const ParameterTable table = make_parameters(model, dtype_of<T>());
     const ParameterLayout layout(table, StageSpan{0, 0, 0, model.layers, true, true});
     OGROM_ASSERT(static_cast<i64>(there.size()) == layout.size());
@@ -81,8 +82,8 @@ double weight_deviation(const Engine<T>& engine, const ModelConfig& model, std::
     for (const LocalTensor& tensor : engine.layout.tensors()) {
         const Parameter& parameter = *tensor.parameter;
         const i64 offset = layout.tensor(parameter.tie.empty() ? parameter.name : parameter.tie).offset;
-        const Sums sums =
-            compare(engine, tensor, Twin<T>{all.there + offset, all.before == nullptr ? nullptr : all.before + offset});
+        const Sums sums = compare(weights, tensor,
+                                  Twin<T>{all.there + offset, all.before == nullptr ? nullptr : all.before + offset});
         if (sums.difference == 0 && sums.change == 0) {
             continue;  // none of it is here, or it is 0 and stayed so
         }

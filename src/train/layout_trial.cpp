@@ -43,9 +43,9 @@ std::vector<Batch> trial_batches(const RunConfig& run, i64 data_rank, i64 step) 
 }
 
 template <class T>
-std::unique_ptr<Engine<T>> make_trial(const RunConfig& run, Mesh& mesh) {
-    const Decisions decisions = decide(run, mesh.shape, mesh.place, 1);
-    return std::make_unique<Engine<T>>(run, decisions, make_ledger(run, decisions), mesh);
+std::unique_ptr<Engine<T>> make_trial(const RunConfig& run, Mesh& mesh, const Device& device, Stream stream) {
+    const Decisions decisions = decide(run, mesh.shape, mesh.place, 1, device.backend);
+    return std::make_unique<Engine<T>>(run, decisions, make_ledger(run, decisions), mesh, device, stream);
 }
 
 template <class T>
@@ -62,8 +62,8 @@ Course run_trial(Engine<T>& engine) {
     return course;
 }
 
-template std::unique_ptr<Engine<float>> make_trial<float>(const RunConfig&, Mesh&);
-template std::unique_ptr<Engine<double>> make_trial<double>(const RunConfig&, Mesh&);
+template std::unique_ptr<Engine<float>> make_trial<float>(const RunConfig&, Mesh&, const Device&, Stream);
+template std::unique_ptr<Engine<double>> make_trial<double>(const RunConfig&, Mesh&, const Device&, Stream);
 template Course run_trial<float>(Engine<float>&);
 template Course run_trial<double>(Engine<double>&);
 

@@ -21,7 +21,7 @@ struct Course {
 };
 
 template <class T>
-std::unique_ptr<Engine<T>> make_trial(const RunConfig& run, Mesh& mesh);
+std::unique_ptr<Engine<T>> make_trial(const RunConfig& run, Mesh& mesh, const Device& device = {}, Stream stream = {});
 
 // Trains run.train.steps steps; after each of them every copy of a weight must
 // equal the others (B01). Collective.

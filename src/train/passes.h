@@ -1,6 +1,5 @@
 // The micro-batches of a step, one backward pass after the other.
 #pragma once
-#include <optional>
 #include <span>
 
 #include "src/data/batch.h"
@@ -9,10 +8,12 @@
 
 namespace ogrom {
 
-// The sum of losses of this rank; none when the ranks agreed to stop between
-// two of its passes. `vote` may be null.
+enum class PassesEnd { complete, left };
+
+// Losses of this rank are under way to engine.sums when it returns; left: the ranks agreed to stop between two of its
+// passes. `vote` may be null.
 template <class T>
-std::optional<double> run_passes(Engine<T>& engine, std::span<const Batch> batches,
-                                 const typename Stage<T>::StepInfo& info, StopVote* vote);
+PassesEnd run_passes(Engine<T>& engine, std::span<const Batch> batches, const typename Stage<T>::StepInfo& info,
+                     StopVote* vote);
 
 }  // namespace ogrom

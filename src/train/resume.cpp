@@ -51,7 +51,7 @@ CheckpointHeader make_header(const Engine<T>& engine, const Sampler& sampler, co
     header.weight_hash = engine.model_hash();
     header.skipped_steps = engine.skipped;
     header.best_valid_loss = best_valid_loss;
-    header.extra[kernels_key] = kernel_choice();
+    header.extra[kernels_key] = kernel_choice(texts.gpu);
     header.extra[consecutive_key] = std::to_string(engine.consecutive_skips);
     return header;
 }
@@ -66,17 +66,19 @@ CheckpointHeader resume_from(Engine<T>& engine, const Sampler& sampler, const Sa
     const CheckpointHeader header = read_header(checkpoint);
     check_fits(header, engine.run, sampler, texts, checkpoint, engine.world.rank());
     std::vector<std::string> left_out;
-    const std::vector<StateGroup<T>> wanted = engine.groups_to_load();
-    load_checkpoint<T>(engine.world, checkpoint, engine.layout, wanted, engine.run.checkpoint.strict, left_out);
+    const std::vector<StateGroup<GradientOf<T>>> wanted = engine.groups_to_load();
+    load_checkpoint<GradientOf<T>>(engine.world, checkpoint, engine.layout, wanted, engine.run.checkpoint.strict,
+                                   left_out);
+    engine.adopt_loaded();
     for (const std::string& line : left_out) {
         log_warning("resume: {}", line);
     }
     const auto kernels = header.extra.find(kernels_key);
-    if (kernels != header.extra.end() && kernels->second != kernel_choice() && engine.world.rank() == 0) {
+    if (kernels != header.extra.end() && kernels->second != kernel_choice(texts.gpu) && engine.world.rank() == 0) {
         log_warning(
             "resume: saved with {}, this processor runs {}: the run goes "
             "on, but not bit for bit as before",
-            kernels->second, kernel_choice());
+            kernels->second, kernel_choice(texts.gpu));
     }
     engine.step = engine.resumed_at = header.step;
     engine.skipped = header.skipped_steps;
@@ -85,9 +87,12 @@ CheckpointHeader resume_from(Engine<T>& engine, const Sampler& sampler, const Sa
     return header;
 }
 
-template CheckpointHeader make_header<float>(const Engine<float>&, const Sampler&, const SavedTexts&, double);
-template CheckpointHeader make_header<double>(const Engine<double>&, const Sampler&, const SavedTexts&, double);
-template CheckpointHeader resume_from<float>(Engine<float>&, const Sampler&, const SavedTexts&, const std::string&);
-template CheckpointHeader resume_from<double>(Engine<double>&, const Sampler&, const SavedTexts&, const std::string&);
+#define OGROM_INSTANTIATE(T)                                                                               \
+    template CheckpointHeader make_header<T>(const Engine<T>&, const Sampler&, const SavedTexts&, double); \
+    template CheckpointHeader resume_from<T>(Engine<T>&, const Sampler&, const SavedTexts&, const std::string&)
+OGROM_INSTANTIATE(float);
+OGROM_INSTANTIATE(double);
+OGROM_INSTANTIATE(Bf16);
+#undef OGROM_INSTANTIATE
 
 }  // namespace ogrom

@@ -10,6 +10,7 @@ namespace ogrom {
 
 struct SavedTexts {
     std::string provenance_json;
+    std::string gpu;  // name of the GPU; empty on the CPU
     std::string tokenizer,
         tokenizer_path;  // identity and place of the tokenizer of the token set
 };

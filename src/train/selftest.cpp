@@ -6,9 +6,12 @@
 #include <map>
 
 #include "src/base/timer.h"
+#include "src/comm/placement.h"
 #include "src/device/blas.h"
+#include "src/device/queue.h"
 #include "src/train/layout_compare.h"
 #include "src/train/layout_trial.h"
+#include "src/train/setup.h"
 
 namespace ogrom {
 namespace {
@@ -45,11 +48,25 @@ Reference train_alone(i64 number) {
 
 struct Selftest::Impl {
     Communicator& world;
+    const Device device;
+    const TransportChoice transport;
+    const Queues queues;
     std::vector<Reference> references;
     std::map<std::string, std::pair<std::string, std::string>> bits;  // by key: first layout and its bits
 };
 
-Selftest::Selftest(Session& session) : impl_(std::make_unique<Impl>(Impl{session.world(), {}, {}})) {
+Selftest::Selftest(Session& session, const Where& where) {
+    RunConfig shared;
+    shared.run.device = where.device;
+    shared.run.share_gpu = true;
+    shared.comm.backend = where.backend;
+    const Device device = select_device(where.device, session.node_rank());
+    impl_.reset(new Impl{session.world(),
+                         device,
+                         agree_transport(session.world(), session.host(), device, shared),
+                         Queues(device),
+                         {},
+                         {}});
     set_threads(1);
     const int size = session.size();
     for (i64 number = 0; number < selftest_references; ++number) {
@@ -78,6 +95,11 @@ Selftest::Selftest(Session& session) : impl_(std::make_unique<Impl>(Impl{session
 
 Selftest::~Selftest() = default;
 
+std::string Selftest::place() const {
+    return impl_->device.is_gpu() ? fmt::format("on a GPU ({}); {}", impl_->device.reason, impl_->transport.reason)
+                                  : fmt::format("on the CPU ({})", impl_->device.reason);
+}
+
 SelftestRow Selftest::run(const SelftestLayout& layout) {
     SelftestRow row;
     row.layout = layout;
@@ -89,8 +111,10 @@ SelftestRow Selftest::run(const SelftestLayout& layout) {
         return row;
     }
     const Timer timer;
-    Mesh mesh = make_mesh(impl_->world, run.parallel);
-    const auto engine = make_trial<double>(run, mesh);
+    MeshOptions options;
+    options.axes = axis_options(impl_->transport, impl_->queues);
+    Mesh mesh = make_mesh(impl_->world, run.parallel, options);
+    const auto engine = make_trial<double>(run, mesh, impl_->device, impl_->queues.compute);
     const Course course = run_trial(*engine);
     const Reference& reference = impl_->references[static_cast<std::size_t>(layout.reference())];
     row.loss = series_deviation(course.losses, reference.course.losses);

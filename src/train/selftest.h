@@ -25,11 +25,17 @@ inline constexpr double selftest_bound = 1e-9;
 
 class Selftest {
 public:
-    // Collective over the session. Trains the references, shared over the ranks.
-    explicit Selftest(Session& session);
+    // `where`: its keys device and backend say where the layouts run and what carries their memory; ranks may share a
+    // GPU. Collective over the session. Trains the references, shared over the ranks, on the CPU.
+    struct Where {
+        std::string device = "auto", backend = "auto";
+    };
+    Selftest(Session& session, const Where& where);
     ~Selftest();
     // Collective: one layout over all ranks.
     SelftestRow run(const SelftestLayout& layout);
+    // Device and transport in words.
+    [[nodiscard]] std::string place() const;
 
 private:
     struct Impl;

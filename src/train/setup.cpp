@@ -1,5 +1,6 @@
 #include "src/train/setup.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <fstream>
 #include <iterator>
@@ -28,7 +29,7 @@ void add_host_lines(Ledger& ledger, const RunConfig& run, const Mesh& mesh, cons
     ledger.add("data.prefetch", Tier::baseline, prefetched_steps * decisions.micro_batches * batch,
                fmt::format("{} steps x {} micro-batches x B T x 13", prefetched_steps, decisions.micro_batches));
     const i64 groups = 1 + (decisions.has_moment1 ? 1 : 0) + (decisions.has_moment2 ? 1 : 0);
-    const i64 tensors = static_cast<i64>(make_parameters(run.model, run.numerics.compute).rows().size());
+    const i64 tensors = static_cast<i64>(make_parameters(run.model, run.precision.weights).rows().size());
     ledger.add("io.checkpoint", Tier::baseline, checkpoint_staging_bytes(tensors, groups, mesh.shape.size()),
                "image of the master file, hash and copy buffers");
     if (!run.train.trace.empty()) {
@@ -59,37 +60,83 @@ int threads_of(Session& session, const RunConfig& run) {
     return choose_threads(run.run.threads, mine, here);
 }
 
+double matmul_rate(Dtype type, const Device& device, Stream stream) {
+    switch (type) {
+        case Dtype::fp64:
+            return measure_matmul_rate<double>(device, stream);
+        case Dtype::bf16:
+            return measure_matmul_rate<Bf16>(device, stream);
+        default:
+            return measure_matmul_rate<float>(device, stream);
+    }
+}
+
 }  // namespace
 
-Workplace prepare_workplace(Session& session, const RunConfig& run, const Mesh& mesh) {
+Device choose_device(Session& session, const RunConfig& run) {
+    Device device = select_device(run.run.device, session.node_rank());
+    const bool lacks = run.precision.weights == Dtype::bf16 && !device.is_gpu();
+    const std::vector<std::string> reasons = gather_text(session.world(), lacks ? device.reason : "", "devices");
+    for (std::size_t rank = 0; rank < reasons.size(); ++rank) {
+        require(
+            reasons[rank].empty(), ExitCode::usage,
+            fmt::format("precision.weights = \"bf16\": bf16 needs a GPU, rank {} runs on the CPU ({}); would be right: "
+                        "fp32, or a machine with a GPU",
+                        rank, reasons[rank]));
+    }
+    return device;
+}
+
+AxisOptions axis_options(const TransportChoice& transport, const Queues& queues) {
+    AxisOptions options;
+    options.transport = transport.transport;
+    options.compute = queues.compute;
+    options.communication = queues.communication;
+    return options;
+}
+
+Workplace prepare_workplace(Session& session, const RunConfig& run, const Mesh& mesh, const Device& device,
+                            const AxisOptions& axes) {
+    const Stream stream = axes.compute;
     Workplace place;
-    place.device = select_device(run.run.device, session.node_rank());
     place.threads = threads_of(session, run);
     const std::string warning = set_threads(place.threads);
     if (!warning.empty() && session.rank() == 0) {
         log_warning("{}", warning);
     }
-    const Stream stream{place.device.backend, nullptr};
-    place.matmul_rate =
-        run.numerics.compute == Dtype::fp64 ? measure_matmul_rate<double>(stream) : measure_matmul_rate<float>(stream);
-    place.decisions = decide(run, mesh.shape, mesh.place, place.threads);
+    place.matmul_rate = matmul_rate(run.precision.weights, device, stream);
+    place.decisions = decide(run, mesh.shape, mesh.place, place.threads, device.backend);
     if (run.numerics.deterministic && mesh.shape.dp > 1) {
-        place.decisions.reasons.push_back(order_cost(*mesh.dp, place.decisions.step.bucket_elements));
+        place.decisions.reasons.push_back(order_cost(*mesh.dp, place.decisions.step.bucket_elements, device, stream));
     }
     place.ledger = make_ledger(run, place.decisions);
     add_host_lines(place.ledger, run, mesh, place.decisions);
+    if (const i64 staging = staging_bytes(run.parallel, {.axes = axes}); staging > 0) {
+        place.ledger.add("comm.staging", Tier::baseline, staging,
+                         "page-locked memory of the axes of more than one rank");
+    }
     place.ledger.add("libraries", Tier::baseline, resident_memory().anonymous,
                      "measured: MPI, BLAS, HDF5, index of the data, thread stacks");
     // Every rank of the machine looks at what is free before any of them takes
     // its share.
-    require_fit(place.ledger, session.node_size(), free_memory());
+    require_fit(place.ledger, session.node_size(), free_memory(), device);
     session.world().barrier("memory looked at").wait();
     reset_peak();
     return place;
 }
 
-SavedTexts describe_run(Session& session, const RunConfig& run, const Mesh& mesh) {
+void add_gpu_lines(Ledger& ledger, const Device& device, i64 ranks_per_gpu, i64 arena_bytes) {
+    const GpuMemory memory = gpu_memory(device);
+    ledger.add("kernels.scratch", Tier::context, memory.scratch, "measured: working memory of the kernels");
+    const i64 rest = memory.used - ranks_per_gpu * (arena_bytes + memory.scratch);
+    ledger.add("context", Tier::context, std::max<i64>(0, rest / ranks_per_gpu),
+               ranks_per_gpu == 1 ? "measured: driver, kernels, libraries, other processes"
+                                  : fmt::format("measured: the same of {} ranks, an equal share", ranks_per_gpu));
+}
+
+SavedTexts describe_run(Session& session, const RunConfig& run, const Mesh& mesh, const Device& device) {
     SavedTexts texts;
+    texts.gpu = device.name;
     const TokenSet set(run.data.train);
     texts.tokenizer = set.record() ? set.record()->tokenizer : std::string();
     texts.tokenizer_path = run.data.tokenizer;
@@ -103,7 +150,8 @@ SavedTexts describe_run(Session& session, const RunConfig& run, const Mesh& mesh
     input.mpi_library = mpi_library();
     input.seed = run.train.seed;
     input.extra.emplace_back("blas", blas_description());
-    input.extra.emplace_back("kernels", kernel_choice());
+    input.extra.emplace_back("kernels", kernel_choice(device.name));
+    input.extra.emplace_back("device", device.reason);
     texts.provenance_json = provenance_json(input);
     return texts;
 }

@@ -4,6 +4,8 @@
 #include <string>
 
 #include "src/comm/mesh.h"
+#include "src/comm/placement.h"
+#include "src/device/queue.h"
 #include "src/device/select.h"
 #include "src/plan/decide.h"
 #include "src/train/resume.h"
@@ -11,20 +13,31 @@
 namespace ogrom {
 
 struct Workplace {
-    Device device;
     int threads = 1;
     double matmul_rate = 0;  // flop/s of this rank with these threads
     Decisions decisions;
     Ledger ledger;  // with the measured baseline line
 };
 
+// The device of this rank. Error(usage) on every rank where one lacks what the run needs (bf16 needs a GPU).
+// Collective.
+Device choose_device(Session& session, const RunConfig& run);
+
+// What a mesh's axes are made with on these queues.
+AxisOptions axis_options(const TransportChoice& transport, const Queues& queues);
+
 // Sets the threads, measures the matrix rate and what libraries hold by now,
 // decides, writes the ledger. To be called once samplers exist and MPI, HDF5
 // and BLAS have been used, so that their memory is in the baseline.
-Workplace prepare_workplace(Session& session, const RunConfig& run, const Mesh& mesh);
+Workplace prepare_workplace(Session& session, const RunConfig& run, const Mesh& mesh, const Device& device,
+                            const AxisOptions& axes);
+
+// What the driver and the libraries take on a GPU shows once everything was used (train/warm_up): lines
+// "kernels.scratch" and "context". `arena_bytes`: of this rank there.
+void add_gpu_lines(Ledger& ledger, const Device& device, i64 ranks_per_gpu, i64 arena_bytes);
 
 // Identity of the tokenizer of the training set, and provenance of this
 // process.
-SavedTexts describe_run(Session& session, const RunConfig& run, const Mesh& mesh);
+SavedTexts describe_run(Session& session, const RunConfig& run, const Mesh& mesh, const Device& device);
 
 }  // namespace ogrom

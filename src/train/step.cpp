@@ -24,8 +24,7 @@ StepResult train_step(Engine<T>& engine, std::span<const Batch> batches, i64 tar
     // last update, own shard (ZeRO 0: full)
 
     const typename Stage<T>::StepInfo info{scale, engine.run.train.seed, engine.step, true};
-    const std::optional<double> loss_sum = run_passes(engine, batches, info, vote);
-    if (!loss_sum) {
+    if (run_passes(engine, batches, info, vote) == PassesEnd::left) {
         result.stopped = true;
         return result;
     }
@@ -40,9 +39,13 @@ StepResult train_step(Engine<T>& engine, std::span<const Batch> batches, i64 tar
     engine.join.run();
     // gradients: of the whole model's loss
 
-    result.loss = agree_loss(engine, *loss_sum, targets);
-    result.norm = global_norm<T>(engine.stream, engine.state, engine.layout, engine.ownership, engine.decisions.place,
-                                 engine.world);
+    add_squares(engine.stream, engine.state, engine.layout, engine.ownership, engine.decisions.place,
+                engine.sums.squares());
+    engine.sums.read();
+    // sums: on the host; the only time in a step that it waits for a GPU
+
+    result.loss = agree_loss(engine, engine.sums.loss_sum(), targets);
+    result.norm = agree_norm(engine.sums.squares_read(), engine.world);
     result.clip = clip_factor(result.norm, engine.run.optimizer.clip_norm);
     result.lr = learning_rate(engine.run.optimizer, engine.run.train.steps, schedule_step(engine));
     // loss, norm, factor, rate: equal on all ranks, bit for bit, so each of them
@@ -67,5 +70,6 @@ StepResult train_step(Engine<T>& engine, std::span<const Batch> batches, i64 tar
 
 template StepResult train_step<float>(Engine<float>&, std::span<const Batch>, i64, StopVote*);
 template StepResult train_step<double>(Engine<double>&, std::span<const Batch>, i64, StopVote*);
+template StepResult train_step<Bf16>(Engine<Bf16>&, std::span<const Batch>, i64, StopVote*);
 
 }  // namespace ogrom

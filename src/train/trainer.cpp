@@ -10,22 +10,26 @@
 #include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/device/memory.h"
+#include "src/train/warm_up.h"
 
 namespace ogrom {
 namespace {
 
-MeshOptions mesh_options(const RunConfig& run) {
-    return {run.comm.check_collectives ? CollectiveCheck::compare : CollectiveCheck::off};
+MeshOptions mesh_options(const RunConfig& run, const AxisOptions& axes) {
+    return {run.comm.check_collectives ? CollectiveCheck::compare : CollectiveCheck::off, axes};
 }
 
 }  // namespace
 
 template <class T>
-Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& options, UnitHook<T> hook)
+Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& options, UnitHook<GradientOf<T>> hook)
     : session_(session),
       run_(run),
       options_(options),
-      mesh_(make_mesh(session_, run_.parallel, mesh_options(run_))),
+      device_(choose_device(session_, run_)),
+      transport_(agree_transport(session_.world(), session_.host(), device_, run_)),
+      queues_(device_),
+      mesh_(make_mesh(session_, run_.parallel, mesh_options(run_, axis_options(transport_, queues_)))),
       vote_(*mesh_.world, [this] { return session_.stop_requested() || out_of_time(last_save_s_); }) {
     session_.set_phase(Phase::plan, 0);
     open();
@@ -33,10 +37,19 @@ Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& 
     if (!run_.data.valid.empty() || run_.data.valid_fraction > 0) {
         valid_ = std::make_unique<Sampler>(run_.data, run_.train.sequence, run_.model.vocab, SplitPart::valid);
     }
-    texts_ = describe_run(session_, run_, mesh_);
-    place_ = prepare_workplace(session_, run_, mesh_);
-    print_plan();
-    engine_ = std::make_unique<Engine<T>>(run_, place_.decisions, place_.ledger, mesh_);
+    texts_ = describe_run(session_, run_, mesh_, device_);
+    place_ = prepare_workplace(session_, run_, mesh_, device_, axis_options(transport_, queues_));
+    const bool gpu = device_.is_gpu();
+    if (!gpu) {
+        print_plan();
+    }
+    engine_ = std::make_unique<Engine<T>>(run_, place_.decisions, place_.ledger, mesh_, device_, queues_.compute);
+    if (gpu) {
+        warm_up(*engine_);
+        session_.world().barrier("devices warm").wait();
+        add_gpu_lines(place_.ledger, device_, transport_.ranks_per_gpu, engine_->arena.device_bytes());
+        print_plan();
+    }
     if (hook) {
         engine_->units.set_hook(std::move(hook));
     }
@@ -90,8 +103,11 @@ void Trainer<T>::print_plan() const {
             log_info("{}", line);
         }
     }
-    log_info("device: {} ({}); matrix products at {:.4f} TFLOP/s",
-             place_.device.backend == Backend::cpu ? "cpu" : "cuda", place_.device.reason, place_.matmul_rate / 1e12);
+    log_info("device: {} ({}); matrix products at {:.4f} TFLOP/s", device_.is_gpu() ? "cuda" : "cpu", device_.reason,
+             place_.matmul_rate / 1e12);
+    if (device_.is_gpu() && session_.size() > 1) {
+        log_info("transport: {}", transport_.reason);
+    }
 }
 
 template <class T>
@@ -196,7 +212,7 @@ void Trainer<T>::after_step(const StepResult& result, i64 targets, const StepTim
     row.clip_factor = result.clip;
     row.tokens = targets;
     row.skipped = result.skipped;
-    row.memory_bytes = resident_memory().peak_anonymous();
+    row.memory_bytes = device_.is_gpu() ? place_.ledger.on_device() : resident_memory().peak_anonymous();
     set_rates(row, run_, times, place_.matmul_rate);
     summary_.loss = result.loss;
     last_step_s_ = times.step_s;
@@ -281,8 +297,8 @@ void Trainer<T>::save() {
     engine.require_equal_copies();
     const CheckpointHeader header = make_header(engine, *sampler_, texts_, best_valid_loss_);
     const std::string folder = checkpoints_of(run_);
-    save_checkpoint<T>(*mesh_.world, folder, header, engine.layout, run_.model, engine.groups_to_write(),
-                       run_.checkpoint.keep_last);
+    save_checkpoint<GradientOf<T>>(*mesh_.world, folder, header, engine.layout, run_.model, engine.groups_to_write(),
+                                   run_.checkpoint.keep_last);
     saved_at_ = engine_->step;
     last_save_s_ = timer.seconds();
     summary_.checkpoint = fmt::format("{}/step-{:08}", folder, engine_->step);
@@ -322,8 +338,10 @@ void Trainer<T>::summarise() {
     summary_.skipped = engine.skipped;
     summary_.matmul_rate = place_.matmul_rate;
     summary_.weight_hash = engine.model_hash();
-    summary_.memory_ledger = place_.ledger.total();
-    summary_.memory_peak = agree_max(session_.world(), resident_memory().peak_anonymous(), "memory peak");
+    const bool gpu = device_.is_gpu();
+    summary_.memory_ledger = gpu ? place_.ledger.on_device() : place_.ledger.total();
+    summary_.memory_peak =
+        agree_max(session_.world(), gpu ? gpu_memory(device_).used : resident_memory().peak_anonymous(), "memory peak");
     if (summary_.valid && leads()) {
         summary_.unigram_entropy = valid_->unigram_entropy(summary_.valid->samples);
     }
@@ -349,13 +367,18 @@ void Trainer<T>::event(Phase phase, ExitCode code, const std::string& text) cons
 }
 
 TrainSummary train(Session& session, const RunConfig& run, const TrainOptions& options) {
-    if (run.numerics.compute == Dtype::fp64) {
-        return Trainer<double>(session, run, options).run();
+    switch (run.precision.weights) {
+        case Dtype::fp64:
+            return Trainer<double>(session, run, options).run();
+        case Dtype::bf16:
+            return Trainer<Bf16>(session, run, options).run();
+        default:
+            return Trainer<float>(session, run, options).run();
     }
-    return Trainer<float>(session, run, options).run();
 }
 
 template class Trainer<float>;
 template class Trainer<double>;
+template class Trainer<Bf16>;
 
 }  // namespace ogrom

@@ -1,5 +1,5 @@
 // A run from its resolved file to its end: set-up in the order of the walk
-// (mesh, data, ledger, arena, stage, reducer, resume, prefetch, metrics), then
+// (device, mesh, data, ledger, arena, stage, reducer, resume, prefetch, metrics), then
 // steps until the last one, a signal or the time limit. Comes in: a checked
 // RunConfig. Goes out: the run folder, checkpoints, a summary. Next:
 // data/sampler.cpp
@@ -8,7 +8,9 @@
 #include <string>
 
 #include "src/comm/mesh.h"
+#include "src/comm/placement.h"
 #include "src/data/sampler.h"
+#include "src/device/queue.h"
 #include "src/io/metrics.h"
 #include "src/train/console.h"
 #include "src/train/run_folder.h"
@@ -30,7 +32,7 @@ class Trainer {
 public:
     // Collective over all ranks. Everything is checked, allocated and archived on
     // return; nothing is trained yet.
-    Trainer(Session& session, const RunConfig& run, const TrainOptions& options, UnitHook<T> hook = {});
+    Trainer(Session& session, const RunConfig& run, const TrainOptions& options, UnitHook<GradientOf<T>> hook = {});
     ~Trainer();
 
     // Collective. Throws Error(numerics) on every rank when a non-finite step is
@@ -59,6 +61,9 @@ private:
     Session& session_;
     const RunConfig& run_;
     const TrainOptions options_;
+    const Device device_;
+    const TransportChoice transport_;
+    const Queues queues_;
     Mesh mesh_;
     std::optional<RunFolder> folder_;  // rank 0
     std::unique_ptr<Sampler> sampler_, valid_;
@@ -78,7 +83,7 @@ private:
     i64 last_sent_ = 0;
 };
 
-// Trains with the type that numerics.compute names.
+// Trains with weights of the type that precision.weights names.
 TrainSummary train(Session& session, const RunConfig& run, const TrainOptions& options);
 
 }  // namespace ogrom

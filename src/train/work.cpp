@@ -1,41 +1,47 @@
-// Comes in: micro-batches [B, T] (host), one action of the schedule at a time, with its slots.
-// Goes out: sum of this rank's losses (not scaled); boundaries in the stage's memory; gradients in optim/units.
+// Comes in: micro-batches [B, T] (where the kernels run), one action of the schedule at a time, with its slots.
+// Goes out: losses (not scaled) in engine.sums; boundaries in the stage's memory; gradients in optim/units.
 // Next: model/stage.cpp
 #include "src/train/work.h"
 
 namespace ogrom {
 
 template <class T>
-ModelWork<T>::ModelWork(Engine<T>& engine, std::span<const Batch> batches, const typename Stage<T>::StepInfo& info,
+ModelWork<T>::ModelWork(Engine<T>& engine, std::span<const BatchView> batches, const typename Stage<T>::StepInfo& info,
                         Passes passes)
     : engine_(engine), batches_(batches), info_(info), passes_(passes) {}
 
 template <class T>
-const Batch& ModelWork<T>::batch_of(const Action& action) const {
+const BatchView& ModelWork<T>::batch_of(const Action& action) const {
     OGROM_ASSERT(action.micro_batch >= 0 && action.micro_batch < static_cast<i64>(batches_.size()));
     return batches_[static_cast<std::size_t>(action.micro_batch)];
 }
 
 template <class T>
+typename Stage<T>::StepInfo ModelWork<T>::info_of(const Action& action) const {
+    typename Stage<T>::StepInfo info = info_;
+    info.loss_sum = engine_.sums.loss(action.micro_batch);
+    return info;
+}
+
+template <class T>
 void ModelWork<T>::forward(const Action& action) {
-    const Batch& batch = batch_of(action);
+    const BatchView& batch = batch_of(action);
     engine_.stage.forward(engine_.stream, batch, action.chunk, action.slot, info_);
     const StageSpan& span = engine_.decisions.shape.spans[static_cast<std::size_t>(action.chunk)];
     if (passes_ == Passes::evaluation && span.heads) {
-        loss_sum_ += engine_.stage.evaluate(engine_.stream, batch, action.chunk, action.slot);
+        engine_.stage.evaluate(engine_.stream, batch, action.chunk, action.slot, engine_.sums.loss(action.micro_batch));
     }
 }
 
 template <class T>
 void ModelWork<T>::backward(const Action& action) {
-    loss_sum_ +=
-        engine_.stage.backward(engine_.stream, batch_of(action), action.chunk, action.slot, action.buffer, info_);
+    engine_.stage.backward(engine_.stream, batch_of(action), action.chunk, action.slot, action.buffer, info_of(action));
 }
 
 template <class T>
 void ModelWork<T>::backward_input(const Action& action) {
-    loss_sum_ += engine_.stage.backward_input(engine_.stream, batch_of(action), action.chunk, action.slot,
-                                              action.buffer, action.weight_slot, info_);
+    engine_.stage.backward_input(engine_.stream, batch_of(action), action.chunk, action.slot, action.buffer,
+                                 action.weight_slot, info_of(action));
 }
 
 template <class T>
@@ -65,6 +71,12 @@ Boundary ModelWork<T>::gradient(const Action& action) {
 }
 
 template <class T>
+void ModelWork<T>::hand_over(const Boundary& from, const Boundary& to) {
+    OGROM_ASSERT(from.count == to.count && from.type == to.type);
+    copy_bytes(engine_.stream, to.data, from.data, from.count * size_of(from.type));
+}
+
+template <class T>
 void run_schedule(Engine<T>& engine, const StageSchedule& schedule, ModelWork<T>& work) {
     PipelineRun run{work};
     if (engine.mesh.shape.pp > 1) {
@@ -77,7 +89,9 @@ void run_schedule(Engine<T>& engine, const StageSchedule& schedule, ModelWork<T>
 
 template class ModelWork<float>;
 template class ModelWork<double>;
+template class ModelWork<Bf16>;
 template void run_schedule<float>(Engine<float>&, const StageSchedule&, ModelWork<float>&);
 template void run_schedule<double>(Engine<double>&, const StageSchedule&, ModelWork<double>&);
+template void run_schedule<Bf16>(Engine<Bf16>&, const StageSchedule&, ModelWork<Bf16>&);
 
 }  // namespace ogrom

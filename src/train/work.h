@@ -1,5 +1,6 @@
 // The model as the pipeline sees it: the step's micro-batches through the
-// stage, action by action.
+// stage, action by action. Losses of micro-batch m are added to
+// engine.sums.loss(m), where this stage has the head.
 #pragma once
 #include <span>
 
@@ -13,7 +14,7 @@ template <class T>
 class ModelWork final : public StageWork {
 public:
     // `batches[m]` is micro-batch m of the actions; both outlive this.
-    ModelWork(Engine<T>& engine, std::span<const Batch> batches, const typename Stage<T>::StepInfo& info,
+    ModelWork(Engine<T>& engine, std::span<const BatchView> batches, const typename Stage<T>::StepInfo& info,
               Passes passes);
     void forward(const Action& action) override;
     void backward(const Action& action) override;
@@ -22,18 +23,16 @@ public:
     Boundary activation_in(const Action& action) override;
     Boundary activation_out(const Action& action) override;
     Boundary gradient(const Action& action) override;
-    // Sum of the unmasked losses of all micro-batches so far (not scaled); 0
-    // where this stage has no head.
-    [[nodiscard]] double loss_sum() const { return loss_sum_; }
+    void hand_over(const Boundary& from, const Boundary& to) override;
 
 private:
-    [[nodiscard]] const Batch& batch_of(const Action& action) const;
+    [[nodiscard]] const BatchView& batch_of(const Action& action) const;
+    [[nodiscard]] typename Stage<T>::StepInfo info_of(const Action& action) const;
     [[nodiscard]] Boundary boundary(T* data) const;
     Engine<T>& engine_;
-    std::span<const Batch> batches_;
+    std::span<const BatchView> batches_;
     typename Stage<T>::StepInfo info_;
     Passes passes_;
-    double loss_sum_ = 0;
 };
 
 // Runs a schedule of the engine's stage with that work.

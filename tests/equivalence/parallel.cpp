@@ -248,7 +248,7 @@ TEST_P(Parallel, BytesOfAStepFollowTheFormulas) {
         sent.erase(small);
     }
     Bytes expected = step_traffic(engine->layout, engine->ownership, engine->decisions.step, engine->decisions.place,
-                                  engine->uses, 8);
+                                  engine->uses, 8, 8);
     const TensorTraffic tensor = tensor_traffic(*engine);
     expected[std::string(tensor_sum_label)] += tensor.all_reduce;
     expected[std::string(tensor_gather_label)] += tensor.all_gather;

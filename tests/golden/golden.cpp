@@ -11,6 +11,9 @@
 #include <numeric>
 #include <omp.h>
 
+#include "kernels/cuda/device.h"
+
+#include "src/device/queue.h"
 #include "src/train/engine.h"
 #include "src/train/step.h"
 
@@ -65,6 +68,7 @@ struct Golden {
 struct Layout {
     std::string name, parallel;
     i64 data = 1;
+    std::string device = "cpu";
 };
 
 std::vector<Layout> layouts_of(int ranks) {
@@ -146,11 +150,13 @@ void for_each_element(const Engine<T>& engine, const std::vector<FlatRange>& ran
 
 template <class T>
 void set_weights(Engine<T>& engine, const Golden& golden) {
-    for_each_element(engine, engine.state.weights.ranges(), [&](const LocalTensor& tensor, i64 i) {
+    const FlatView<T> weights = engine.snapshot.collect().weights;
+    for_each_element(engine, weights.ranges(), [&](const LocalTensor& tensor, i64 i) {
         const std::span<const float> initial = golden.tensor(Golden::Part::initial, golden.index_of(*tensor.parameter));
-        *engine.state.weights.locate({i, i + 1}) =
+        *weights.locate({i, i + 1}) =
             static_cast<T>(initial[static_cast<std::size_t>(tensor.global_index(i - tensor.offset))]);
     });
+    engine.adopt_loaded();
 }
 
 // || ours - theirs || of every tensor of the file, over all ranks: each element from the one rank that owns it.
@@ -199,7 +205,11 @@ struct Tolerance {
 
 template <class T>
 void compare_gradients(const Engine<T>& engine, const Golden& golden, const Tolerance& tolerance, double global_norm) {
-    const std::vector<double> found = distances(engine, engine.state.gradients, golden, Golden::Part::gradient);
+    std::vector<T> copy(engine.state.gradients.data().size());
+    engine.window.read(static_cast<const T*>(engine.state.gradients.data().data()), static_cast<i64>(copy.size()),
+                       [&](const T* host, i64 first, i64 n) { std::copy_n(host, n, copy.begin() + first); });
+    const FlatView<T> gradients(copy, engine.state.gradients.ranges());
+    const std::vector<double> found = distances(engine, gradients, golden, Golden::Part::gradient);
     for (std::size_t i = 0; i < golden.names.size(); ++i) {
         // The key bias shifts all scores of a query alike: its exact gradient is 0, what is left is rounding.
         if (golden.names[i].ends_with("key.bias")) {
@@ -213,7 +223,7 @@ void compare_gradients(const Engine<T>& engine, const Golden& golden, const Tole
 
 template <class T>
 void compare_weights(const Engine<T>& engine, const Golden& golden, const Tolerance& tolerance) {
-    const std::vector<double> found = distances(engine, engine.state.weights, golden, Golden::Part::trained);
+    const std::vector<double> found = distances(engine, engine.weights_on_host(), golden, Golden::Part::trained);
     for (std::size_t i = 0; i < golden.names.size(); ++i) {
         EXPECT_LE(found[i] / length(golden.tensor(Golden::Part::trained, i)), tolerance.weight) << golden.names[i];
     }
@@ -225,8 +235,10 @@ void compare_layout(const Golden& golden, const Layout& layout, const Tolerance&
     const RunConfig run = run_of(golden, layout, dtype_of<T>());
     ASSERT_EQ(run.model.padded_vocab, golden.json.at("model").at("padded_vocab").get<i64>());
     Mesh mesh = make_mesh(session().world(), run.parallel);
-    const Decisions decisions = decide(run, mesh.shape, mesh.place, omp_get_max_threads());
-    Engine<T> engine(run, decisions, make_ledger(run, decisions), mesh);
+    const Device device = select_device(layout.device, 0);
+    const Queues queues(device);
+    const Decisions decisions = decide(run, mesh.shape, mesh.place, omp_get_max_threads(), device.backend);
+    Engine<T> engine(run, decisions, make_ledger(run, decisions), mesh, device, queues.compute);
     set_weights(engine, golden);
     const std::string precision(name_of(dtype_of<T>()));
     const std::vector<double> losses = golden.series("loss_" + precision), norms = golden.series("norm_" + precision),
@@ -248,6 +260,16 @@ void compare_layout(const Golden& golden, const Layout& layout, const Tolerance&
     EXPECT_GT(clipped, 0);  // clipping took part
     if (tolerance.weight > 0) {
         compare_weights(engine, golden, tolerance);
+    }
+}
+
+template <class T>
+void compare_on_gpu(const std::string& name, const Tolerance& tolerance) {
+    if (const cuda::Devices found = cuda::list_devices(); found.devices.empty()) {
+        GTEST_SKIP() << "no GPU: " << found.reason;
+    }
+    if (session().size() == 1) {
+        compare_layout<T>(Golden(name), {"on the GPU", "", 1, "cuda"}, tolerance);
     }
 }
 
@@ -278,6 +300,20 @@ TEST(Golden, TiedFp64FollowsPyTorch) {
 }
 TEST(Golden, UntiedFp64FollowsPyTorch) {
     compare<double>("untied", fp64);
+}
+
+// The same bounds hold where the kernels are those of a GPU: products in fp32, not TF32.
+TEST(Golden, TiedFp32OnAGpuFollowsPyTorch) {
+    compare_on_gpu<float>("tied", fp32);
+}
+TEST(Golden, UntiedFp32OnAGpuFollowsPyTorch) {
+    compare_on_gpu<float>("untied", fp32);
+}
+TEST(Golden, TiedFp64OnAGpuFollowsPyTorch) {
+    compare_on_gpu<double>("tied", fp64);
+}
+TEST(Golden, UntiedFp64OnAGpuFollowsPyTorch) {
+    compare_on_gpu<double>("untied", fp64);
 }
 
 }  // namespace

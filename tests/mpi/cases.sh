@@ -106,6 +106,22 @@ case $case in
         ;;
     kill_rank) kill_rank 4 2 ;;
     kill_first_rank) kill_rank 3 0 ;;
+    staged_kill_rank)
+        export PROBE_STAGED=1
+        kill_rank 4 2
+        ;;
+    staged_leave)
+        export PROBE_STAGED=1
+        launch 3 leave 1 2
+        await_end 10
+        one_message "^ogrom: rank [0-9] .*, exit 6: stalled .*rank 1 has left"
+        expect_status 6
+        no_process_left
+        ;;
+    staged_mismatch)
+        export PROBE_STAGED=1
+        mismatch mismatch_root 'collectives differ on dp: rank 0 of it calls .*root 0.*, rank 2 calls .*root 1'
+        ;;
     kill_on_other_node)
         export OGROM_TEST_NODE_SPLIT=2
         kill_rank 4 3

@@ -6,6 +6,7 @@
 //             another root; mismatch_message: RANK sends more to the next than that receives; mismatch_message_label
 //   busy      RANK computes for 3 s; finish: nothing goes wrong; cores: prints whether the ranks outnumber their cores
 //   late      RANK leaves before MPI starts
+// PROBE_STAGED=1: the data axis is staged, on CPU streams.
 // PROBE_PIDS=DIR writes DIR/RANK with the process id; PROBE_EVENTS=FILE has failures appended to FILE, and the moment
 // at which RANK went wrong to FILE.wrong, each with its wall-clock time in front; PROBE_PROVIDED=N makes MPI report
 // that thread level (B46).
@@ -106,7 +107,9 @@ int work(Session& session, const std::string& mode, int culprit) {
     }
     ParallelConfig parallel;
     parallel.data = session.size();
-    const Mesh mesh = make_mesh(session, parallel);
+    MeshOptions options;
+    options.axes.transport = std::getenv("PROBE_STAGED") != nullptr ? AxisTransport::staged : AxisTransport::host;
+    const Mesh mesh = make_mesh(session, parallel, options);
     std::vector<double> data(20'000, 1.0), scratch(20'000 + 8);
     write_pid(session.rank());
     const i64 steps = mode == "loop" ? 100'000 : 12;

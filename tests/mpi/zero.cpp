@@ -54,7 +54,7 @@ void expect_sums(const FakeRank& rank, i64 micro_batches) {
 void check_steps(const Mesh& mesh, const ModelConfig& model, const StepOptions& options) {
     FakeRank rank({model, {}, {}, options, test::groups_of(mesh), {}});
     const std::vector<FakePass> passes = straight_passes(2);
-    const auto formula = step_traffic(rank.layout, rank.ownership, options, rank.place, rank.uses(passes), 8);
+    const auto formula = step_traffic(rank.layout, rank.ownership, options, rank.place, rank.uses(passes), 8, 8);
     for (int step = 0; step < 2; ++step) {
         const auto weight = [&](i64 i) { return test::start_weight(i) + step; };
         rank.set_weights(weight);

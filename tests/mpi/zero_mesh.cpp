@@ -103,8 +103,8 @@ TEST(ZeroMesh, TiedGradientIsTheSumOfBothParts) {
         if (!tied) {
             EXPECT_EQ(sent, before);  // nothing is exchanged
         }
-        const auto formula =
-            step_traffic(rank.layout, rank.ownership, rank.job.options, rank.place, rank.uses(straight_passes(1)), 8);
+        const auto formula = step_traffic(rank.layout, rank.ownership, rank.job.options, rank.place,
+                                          rank.uses(straight_passes(1)), 8, 8);
         EXPECT_EQ(formula.contains(labels::tied_gradient), tied && mesh.tie != nullptr);
         EXPECT_EQ(sent[labels::tied_gradient],
                   formula.contains(labels::tied_gradient) ? formula.find(labels::tied_gradient)->second : 0);
@@ -150,7 +150,7 @@ TEST(ZeroMesh, ReplicatedTensorsAreSummedOverTensorRanks) {
                 EXPECT_EQ(wrong, 0) << "zero " << zero;
                 EXPECT_EQ(joined > 0, sequence);
                 const auto formula =
-                    step_traffic(rank.layout, rank.ownership, options, rank.place, rank.uses(straight_passes(1)), 8);
+                    step_traffic(rank.layout, rank.ownership, options, rank.place, rank.uses(straight_passes(1)), 8, 8);
                 EXPECT_EQ(formula.contains(labels::replicated_gradient), sequence);
                 EXPECT_EQ(test::sent_by(mesh)[labels::replicated_gradient],
                           sequence ? formula.find(labels::replicated_gradient)->second : 0);

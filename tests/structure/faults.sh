@@ -19,6 +19,7 @@ folders_of() {
     case $1 in
         test_kernels) echo tests/kernels ;;
         test_unit_*) echo "tests/unit/${1#test_unit_}" ;;
+        test_cuda_*) echo tests/device ;;
         *) echo "tests/${1#test_}" | sed -E 's#^tests/mpi_.*#tests/mpi#' ;;
     esac
 }

@@ -263,11 +263,19 @@ TEST(Keys, MissingRequiredKeysAreNamed) {
     EXPECT_EQ(message.find("model.layers"), std::string::npos);
 }
 
+TEST(Keys, Bf16WeightsNeedAGpuAndFp32Arithmetic) {
+    EXPECT_EQ(parse(small_run, {"precision.weights=bf16"}).precision.weights, Dtype::bf16);
+    expect_has(faults_of(small_run, {"precision.weights=bf16", "run.device=cpu"}),
+               "precision.weights: bf16 needs a GPU");
+    expect_has(faults_of(small_run, {"precision.weights=bf16", "numerics.compute=fp64"}),
+               "bf16 with numerics.compute fp64; would be right: numerics.compute fp32");
+}
+
 TEST(Keys, ValuesThatAreNotBuiltAreRefusedByName) {
     for (const char* setting :
-         {"model.norm=rms", "model.position=rope", "model.position=none", "model.mlp=swiglu", "precision.weights=bf16",
-          "precision.weights=fp8_e4m3", "comm.gradient_dtype=bf16", "numerics.compute=bf16", "run.device=cuda",
-          "parallel.context=2", "parallel.expert=2", "precision.weights=fp64", "comm.gradient_dtype=fp64"}) {
+         {"model.norm=rms", "model.position=rope", "model.position=none", "model.mlp=swiglu", "precision.weights=fp16",
+          "precision.weights=fp8_e4m3", "comm.gradient_dtype=bf16", "numerics.compute=bf16", "parallel.context=2",
+          "parallel.expert=2", "precision.weights=fp64", "comm.gradient_dtype=fp64"}) {
         const std::string message = faults_of(small_run, {setting}, 2);
         expect_fault(message, "--set 1: ", "not built yet; would be right: ");
     }

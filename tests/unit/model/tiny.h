@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "kernels/common/rng.h"
@@ -123,9 +124,11 @@ struct TinyModel {
         clear();
         std::copy(flat.begin(), flat.end(), gradients.begin());
     }
-    [[nodiscard]] static typename Stage<T>::StepInfo info_of(double loss_scale, i64 number = 0) {
-        return {.loss_scale = loss_scale, .seed = 5, .step = number};
+    [[nodiscard]] typename Stage<T>::StepInfo info_of(double loss_scale, i64 number = 0) {
+        return {.loss_scale = loss_scale, .seed = 5, .step = number, .loss_sum = &loss_sum};
     }
+    // The losses that passes have added since the last call.
+    double take_loss() { return std::exchange(loss_sum, 0.0); }
     // One forward and backward pass over each micro-batch; returns the loss sum. Gradients are those of loss_scale.
     double step(const std::vector<Batch>& batches, double loss_scale, i64 number = 0) {
         const typename Stage<T>::StepInfo info = info_of(loss_scale, number);
@@ -133,14 +136,16 @@ struct TinyModel {
         double loss = 0;
         for (const Batch& batch : batches) {
             stage->forward({}, batch, 0, 0, info);
-            loss += stage->backward({}, batch, 0, 0, 0, info);
+            stage->backward({}, batch, 0, 0, 0, info);
+            loss += take_loss();
         }
         join();
         return loss;
     }
     double evaluate(const Batch& batch) {
         stage->forward({}, batch, 0, 0, {.training = false});
-        return stage->evaluate({}, batch, 0, 0);
+        stage->evaluate({}, batch, 0, 0, &loss_sum);
+        return take_loss();
     }
     // Fills activations, workspaces and gradients with NaN (a pass with NaN weights): what is read before it was
     // written shows in the next step.
@@ -150,8 +155,9 @@ struct TinyModel {
         for (i64 slot = 0; slot < shape.extents.slots[0]; ++slot) {
             const Batch batch = make_batch(model, 0, shape.extents.micro_batch, shape.extents.sequence);
             stage->forward({}, batch, 0, slot, {});
-            stage->backward({}, batch, 0, slot, 0, {});
+            stage->backward({}, batch, 0, slot, 0, {.loss_sum = &loss_sum});
         }
+        take_loss();
         std::copy(kept.begin(), kept.end(), weights.begin());
     }
     [[nodiscard]] std::vector<T> gradient_copy() const { return joined<T>(layout, gradient_space); }
@@ -165,6 +171,7 @@ struct TinyModel {
     std::span<T> weights, gradient_space, gradients;  // [P], [P + X], the space's first P
     FlatSource<T> source;
     std::unique_ptr<Stage<T>> stage;
+    double loss_sum = 0;
 };
 
 inline i64 unmasked(const std::vector<Batch>& batches) {

@@ -54,7 +54,8 @@ public:
           table(make_parameters(job.model, Dtype::fp64)),
           layout(table, spans(), job.tensor),
           ownership(layout, place.parts) {
-        const StateBytes bytes = state_bytes(layout, ownership, job.options.zero, place.part, sizeof(double));
+        const StateBytes bytes =
+            state_bytes(layout, ownership, job.options.zero, place.part, sizeof(double), sizeof(double));
         add_guard();
         const auto line = [&](const char* name, i64 n) {
             ledger.add(name, Tier::device, n, "state");

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <limits>
 
+#include "kernels/ops/norm.h"
+
 #include "tests/unit/optim/fake_rank.h"
 #include "tests/unit/optim/odd_model.h"
 
@@ -88,6 +90,31 @@ TEST(SharedNorm, CountsEachLogicalElementOnce) {
             replica.replica = 1;
             EXPECT_EQ(global_norm<double>(Stream{}, rank.state, rank.layout, rank.ownership, replica, *world), 0);
         }
+    }
+}
+
+// Tensors that are summed in one call give the bits of a call for each: odd ones, and such of whole blocks side by
+// side.
+TEST(SharedNorm, JoinedRangesGiveTheBitsOfSingleTensors) {
+    ModelConfig whole = odd_model();
+    whole.hidden = 256;
+    whole.heads = whole.kv_heads = 4;
+    whole.head_dim = 64;
+    whole.ffn_hidden = 512;
+    for (const ModelConfig& model : {odd_model(), whole}) {
+        FakeRank rank({model, {}, {}, staged(1), {}, {}});
+        rank.set_weights(weight);
+        rank.run(straight_passes(1), gradient, weight);
+        ExactSum each;
+        for (const LocalTensor& tensor : rank.layout.tensors()) {
+            const FlatRange range{tensor.offset, tensor.offset + tensor.logical};
+            ops::block_squares<double>(Stream{}, rank.state.gradients.locate(range), range.count(), each);
+        }
+        ExactSum joined;
+        add_squares(Stream{}, rank.state, rank.layout, rank.ownership, rank.place, joined);
+        each.normalise();
+        joined.normalise();
+        EXPECT_EQ(joined.limb, each.limb);
     }
 }
 

@@ -143,7 +143,7 @@ TEST_P(OwnershipTest, StateBytesFollowThePublishedFormula) {
     for (int zero = 0; zero <= 3; ++zero) {
         i64 weights = 0, gradients = 0, moments = 0;
         for (int part = 0; part < parts; ++part) {
-            const StateBytes bytes = state_bytes(layout, ownership, zero, part, 4);
+            const StateBytes bytes = state_bytes(layout, ownership, zero, part, 4, 4);
             const auto near = [&](i64 taken, i64 elements, bool sharded, i64 slack) {
                 EXPECT_LE(std::abs(taken - 4 * (sharded ? elements / parts : elements)), sharded ? 4 * slack : 0)
                     << "zero " << zero << ", part " << part;

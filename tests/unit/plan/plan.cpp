@@ -148,6 +148,29 @@ TEST(Ledger, StateFollowsTheClosedFormula) {
 }
 
 // contracts.md, Memory: ZeRO 0 w + g + m, 1 w + g + m/N, 2 w + (g + m)/N, 3 all/N; w = g = 4, m = 8 bytes a parameter.
+// Weights and activations of 2 bytes, everything that is summed of 4; host memory of a GPU run beside it.
+TEST(Ledger, Bf16OnAGpuHasAMasterAndASnapshot) {
+    const RunConfig run = small_run({"precision.weights=bf16"}, 1);
+    const Decisions d = decide(run, shape_of(run), {}, 2, Backend::cuda);
+    const Ledger ledger = make_ledger(run, d);
+    EXPECT_EQ(ledger.line("weights").bytes, 2 * stored);
+    EXPECT_EQ(ledger.line("gradients").bytes, 4 * (stored + token_table));
+    for (const char* name : {"master", "moment1", "moment2"}) {
+        EXPECT_EQ(ledger.line(name).bytes, 4 * stored) << name;
+        EXPECT_EQ(ledger.line(name).tier, Tier::device) << name;
+    }
+    for (const char* name : {"snapshot.weights", "snapshot.moment1", "snapshot.moment2"}) {
+        EXPECT_EQ(ledger.line(name).bytes, 4 * stored) << name;
+        EXPECT_EQ(ledger.line(name).tier, Tier::pageable) << name;
+    }
+    const Ledger single = ledger_of(small_run({}, 1));
+    const auto rows = [](const Ledger& of, const char* name) { return of.line(name).formula; };
+    EXPECT_NE(rows(ledger, "activations.qkv"), rows(single, "activations.qkv"));
+    EXPECT_EQ(rows(ledger, "activations.attention_lse"), rows(single, "activations.attention_lse"));
+    EXPECT_GT(ledger.line("batch").bytes, 0);
+    EXPECT_FALSE(has_line(single, "batch") || has_line(single, "snapshot.weights") || has_line(single, "host.window"));
+}
+
 TEST(Ledger, StateFollowsTheFormulaOfEveryZeroStage) {
     for (const i64 zero : {0, 1, 2, 3}) {
         for (const i64 parts : {2, 4, 8}) {
@@ -245,8 +268,8 @@ TEST(PlanText, SaysEveryChoiceOfTheLayout) {
 }
 
 TEST(Rate, IsAPlausibleRate) {
-    EXPECT_GT(measure_matmul_rate<float>(Stream{}), 1e8);
-    EXPECT_GT(measure_matmul_rate<double>(Stream{}), 1e8);
+    EXPECT_GT(measure_matmul_rate<float>({}, {}), 1e8);
+    EXPECT_GT(measure_matmul_rate<double>({}, {}), 1e8);
 }
 
 // B58: rates from a hand count. Per token and layer 12 C^2 multiply-adds and 2 C (T+1) of attention, head C V.

@@ -1,0 +1,103 @@
+#include "src/io/snapshot.h"
+
+#include <type_traits>
+
+#include "kernels/ops/flat.h"
+
+namespace ogrom {
+namespace {
+
+constexpr Stream on_host{};
+
+template <class T>
+FlatView<T> like(const FlatView<T>& there, Arena& arena, const char* line) {
+    return there.empty() ? FlatView<T>() : FlatView<T>(arena.take<T>(line), there.ranges());
+}
+
+template <class T>
+void fetch(const HostWindow& window, T* to, const T* from, i64 count) {
+    window.read(from, count, [&](const T* host, i64 first, i64 n) { ops::copy(on_host, to + first, host, n); });
+}
+
+template <class T>
+void send(const HostWindow& window, T* to, const T* from, i64 count) {
+    window.write(to, count, [&](T* host, i64 first, i64 n) { ops::copy(on_host, host, from + first, n); });
+}
+
+template <class T>
+i64 size_of_view(const FlatView<T>& view) {
+    return static_cast<i64>(view.data().size());
+}
+
+}  // namespace
+
+template <class T>
+Snapshot<T>::Snapshot(const StepState<T>& state, const HostWindow& window, Arena& arena, Stream stream)
+    : state_(state), window_(window), stream_(stream) {
+    if (stream.backend == Backend::cuda) {
+        views_.weights = FlatView<Held>(arena.take<Held>("snapshot.weights"), state.weights.ranges());
+        views_.moment1 = like(state.moment1, arena, "snapshot.moment1");
+        views_.moment2 = like(state.moment2, arena, "snapshot.moment2");
+        return;
+    }
+    if constexpr (std::is_same_v<T, Held>) {
+        views_ = {state.weights, state.moment1, state.moment2};
+    } else {
+        fail(ExitCode::usage, "bf16 needs a GPU");
+    }
+}
+
+template <class T>
+void Snapshot<T>::collect_weights() const {
+    Held* const to = views_.weights.data().data();
+    if constexpr (std::is_same_v<T, Held>) {
+        fetch(window_, to, state_.weights.data().data(), size_of_view(state_.weights));
+    } else {
+        if (size_of_view(state_.master) < size_of_view(state_.weights)) {  // sharded master, whole weights
+            window_.read(state_.weights.data().data(), size_of_view(state_.weights),
+                         [&](const T* host, i64 first, i64 n) { ops::cast(on_host, to + first, host, n); });
+        }
+        for (const FlatRange& range : state_.master.ranges()) {
+            fetch(window_, views_.weights.locate(range), state_.master.locate(range), range.count());
+        }
+    }
+}
+
+template <class T>
+const typename Snapshot<T>::Views& Snapshot<T>::collect() const {
+    if (stream_.backend == Backend::cuda) {
+        collect_weights();
+        fetch(window_, views_.moment1.data().data(), state_.moment1.data().data(), size_of_view(state_.moment1));
+        fetch(window_, views_.moment2.data().data(), state_.moment2.data().data(), size_of_view(state_.moment2));
+    }
+    return views_;
+}
+
+template <class T>
+void Snapshot<T>::deliver_weights() const {
+    const Held* const from = views_.weights.data().data();
+    if constexpr (std::is_same_v<T, Held>) {
+        send(window_, state_.weights.data().data(), from, size_of_view(state_.weights));
+    } else {
+        window_.write(state_.weights.data().data(), size_of_view(state_.weights),
+                      [&](T* host, i64 first, i64 n) { ops::cast(on_host, host, from + first, n); });
+        for (const FlatRange& range : state_.master.ranges()) {
+            send<Held>(window_, state_.master.locate(range), views_.weights.locate(range), range.count());
+        }
+    }
+}
+
+template <class T>
+void Snapshot<T>::deliver() const {
+    if (stream_.backend == Backend::cuda) {
+        deliver_weights();
+        send<Held>(window_, state_.moment1.data().data(), views_.moment1.data().data(), size_of_view(state_.moment1));
+        send<Held>(window_, state_.moment2.data().data(), views_.moment2.data().data(), size_of_view(state_.moment2));
+    }
+}
+
+template class Snapshot<float>;
+template class Snapshot<double>;
+template class Snapshot<Bf16>;
+
+}  // namespace ogrom

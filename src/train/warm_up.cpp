@@ -1,0 +1,47 @@
+#include "src/train/warm_up.h"
+
+#include "src/optim/clip.h"
+#include "src/train/work.h"
+
+namespace ogrom {
+
+template <class T>
+void warm_up(Engine<T>& engine) {
+    const TrainConfig& train = engine.run.train;
+    const std::vector<Batch> batches = {make_batch(train.micro_batch, train.sequence)};
+    const std::vector<BatchView> views = engine.batches.put(batches);
+    std::vector<Action> actions;
+    const auto chunks = static_cast<i64>(engine.decisions.shape.spans.size());
+    for (i64 chunk = 0; chunk < chunks; ++chunk) {
+        actions.push_back({.kind = ActionKind::forward, .chunk = chunk});
+    }
+    for (i64 chunk = chunks; chunk-- > 0;) {
+        actions.push_back({.kind = ActionKind::backward, .chunk = chunk});
+    }
+    const std::vector<UnitUse> uses = uses_of(engine.layout, actions, Passes::training);
+    const typename Stage<T>::StepInfo info{.loss_scale = 0, .seed = train.seed, .loss_sum = engine.sums.loss(0)};
+    for (i64 chunk = 0; chunk < chunks; ++chunk) {  // what a message would have brought
+        const auto elements = static_cast<std::size_t>(engine.stage.boundary_elements());
+        set_zero(engine.stream, std::span(engine.stage.activation_in(chunk, 0), elements));
+    }
+    set_zero(engine.stream,
+             std::span(engine.stage.gradient(0), static_cast<std::size_t>(engine.stage.boundary_elements())));
+    engine.units.begin_step(uses);
+    for (const Action& action : actions) {
+        if (action.kind == ActionKind::forward) {
+            engine.stage.forward(engine.stream, views[0], action.chunk, 0, info);
+        } else {
+            engine.stage.backward(engine.stream, views[0], action.chunk, 0, 0, info);
+        }
+    }
+    engine.units.finish();
+    add_squares(engine.stream, engine.state, engine.layout, engine.ownership, engine.decisions.place,
+                engine.sums.squares());
+    engine.sums.read();
+}
+
+template void warm_up<float>(Engine<float>&);
+template void warm_up<double>(Engine<double>&);
+template void warm_up<Bf16>(Engine<Bf16>&);
+
+}  // namespace ogrom

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# A whole training on a GPU, from text to checkpoint and back: golden run, tests against the CPU, then a 124M model in
+# bf16 with its rate and its memory against the ledger. Prints; fails where a part fails.
+#   OGROM=build/ogrom TESTS=build/tests bash tests/device/train.sh [folder to work in]
+# TESTS may be left out: the command alone then.
+set -euo pipefail
+ogrom=$(realpath "${OGROM:?the ogrom binary}")
+tests=${TESTS:+$(realpath "$TESTS")}
+folder=${1:-$(mktemp -d)}
+mkdir -p "$folder"
+cd "$folder"
+
+if [ -n "$tests" ]; then
+    # Engines of one thread: the tiny models of the tests are cut for so many.
+    OMP_NUM_THREADS=1 "$tests/golden/test_golden" --gtest_filter='*OnAGpu*'
+    OMP_NUM_THREADS=1 "$tests/test_device_train"
+fi
+
+python3 - <<'PYTHON'
+import random
+
+random.seed(1)
+words = ["".join(random.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(random.randint(2, 9))) for _ in range(3000)]
+with open("text.txt", "w") as out:
+    for _ in range(800):
+        out.write(" ".join(random.choice(words[: int(50 + random.random() ** 2 * 2900)]) for _ in range(400)) + "\n\n")
+PYTHON
+"$ogrom" data --input text.txt --split-documents blank-lines --tokenizer byte --out tokens > /dev/null
+cat > gpt.toml <<'TOML'
+[model]
+layers = 12
+hidden = 768
+heads = 12
+vocab = 50257
+sequence = 1024
+[data]
+train = "tokens"
+tokenizer = "byte"
+valid_fraction = 0.05
+[train]
+steps = 40
+micro_batch = 16
+accumulation = 1
+sequence = 1024
+logits_rows = 16384
+eval_samples = 32
+log_interval_steps = 10
+[optimizer]
+lr = 6e-4
+warmup_steps = 5
+[precision]
+weights = "bf16"
+[run]
+device = "cuda"
+TOML
+"$ogrom" train gpt.toml --set run.output=bf16 2>&1 | tee bf16.log | grep -E "on the GPU|context|kernels.scratch|device:|step |saved|mean|ledger|launch"
+# The checkpoint of a GPU is read on the CPU, and resumed there and back.
+"$ogrom" sample bf16 --prompt "some " --tokens 4 --temperature 0
+"$ogrom" inspect bf16 > /dev/null
+small="--set model.layers=2 --set model.vocab=300 --set model.hidden=96 --set model.heads=4 --set train.micro_batch=2 --set train.sequence=64
+    --set train.logits_rows=128 --set numerics.compute=fp64 --set precision.weights=fp64 --set run.output=moved
+    --set train.eval_samples=4"
+# shellcheck disable=SC2086
+"$ogrom" train gpt.toml $small --stop-after 10 > moved.log 2>&1 || [ $? -eq 75 ]
+# shellcheck disable=SC2086
+"$ogrom" train gpt.toml $small --resume=auto --stop-after 10 --set run.device=cpu >> moved.log 2>&1 || [ $? -eq 75 ]
+# shellcheck disable=SC2086
+"$ogrom" train gpt.toml $small --resume=auto >> moved.log 2>&1
+# shellcheck disable=SC2086
+"$ogrom" train gpt.toml $small --set run.output=straight --set run.device=cpu > straight.log 2>&1
+python3 - <<'PYTHON'
+import csv
+
+rows = {name: [float(r["loss"]) for r in csv.DictReader(open(f"{name}/metrics.csv"))] for name in ("moved", "straight")}
+assert len(rows["moved"]) == len(rows["straight"]) == 40, {k: len(v) for k, v in rows.items()}
+worst = max(abs(a - b) / b for a, b in zip(rows["moved"], rows["straight"]))
+print(f"GPU, CPU, GPU against the CPU alone: losses differ by {worst:.1e} at most (fp64)")
+assert worst <= 1e-10
+PYTHON
