@@ -285,7 +285,7 @@ const std::vector<Key> table = {
      "reduce_dtype grad_reduce_dtype communication_data_type grad_reduce_in_fp32 mixed_precision_reduce",
      "type in which gradients travel; only = numerics.compute is built"},
     {"comm", "timeout_s", FIELD(comm.timeout_s), "s", value, "120.0", between(1, 1e6), none, "", always, free_key,
-     "timeout distributed_timeout_minutes", "silence of a rank before the job is ended and the rank named"},
+     "timeout distributed_timeout_minutes", "silence of a rank before the job is ended and the rank named; start-up may take 120 s at least"},
     {"comm", "check_collectives", FIELD(comm.check_collectives), "", value, "false", any, none, "", always, free_key,
      "torch_distributed_debug nccl_debug debug_collectives",
      "all ranks compare operation, size and type before each collective; for finding faults, slow"},

@@ -64,11 +64,14 @@ std::string summary_text(const TrainSummary& s) {
             "margin {:.4f} nats",
             s.valid->loss, s.valid->perplexity, s.unigram_entropy, s.unigram_entropy - s.valid->loss);
     }
-    text += fmt::format(
-        "\nlaunch to first step {:.2f} s; training {}; mean {} tokens/s, {:.4f} TFLOP/s per rank, {:.1f} % "
-        "of the measured matrix rate {:.4f} TFLOP/s",
-        s.launch_s, human_duration(s.train_s), rate_text(s.tokens_per_s), s.model_tflops, 100 * s.fraction_of_sgemm,
-        s.matmul_rate / 1e12);
+    text += fmt::format("\nlaunch to first step {:.2f} s; training {}; ", s.launch_s, human_duration(s.train_s));
+    if (s.tokens_per_s > 0) {
+        text += fmt::format(
+            "mean {} tokens/s, {:.4f} TFLOP/s per rank, {:.1f} % of the measured matrix rate {:.4f} TFLOP/s",
+            rate_text(s.tokens_per_s), s.model_tflops, 100 * s.fraction_of_sgemm, s.matmul_rate / 1e12);
+    } else {
+        text += "no mean rate: it is taken over the steps after the first";
+    }
     text += fmt::format(
         "\nmemory: peak {} of a rank, ledger {} ({:+.1f} %)", human_bytes(s.memory_peak), human_bytes(s.memory_ledger),
         s.memory_ledger > 0
