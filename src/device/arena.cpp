@@ -50,10 +50,11 @@ std::string memory_message(const Ledger& ledger, int node_ranks, i64 free_bytes)
     const i64 one = arena_bytes(ledger);
     return fmt::format(
         "does not fit in memory: requested {} for {} rank{} of this machine ({} each), free {}; largest line: {} with "
-        "{}; a smaller train.micro_batch, train.sequence or model, or fewer ranks on this machine would fit",
+        "{}; less is taken by a smaller train.micro_batch or train.sequence, train.recompute = \"full\", a higher "
+        "parallel.zero over more data ranks, more parallel.tensor or parallel.pipeline ranks on further machines{}",
         human_bytes(one * node_ranks), node_ranks, node_ranks == 1 ? "" : "s", human_bytes(one),
         human_bytes(free_bytes), largest == nullptr ? "none" : largest->name,
-        human_bytes(largest == nullptr ? 0 : largest->bytes));
+        human_bytes(largest == nullptr ? 0 : largest->bytes), node_ranks > 1 ? ", or fewer ranks on this machine" : "");
 }
 
 }  // namespace
