@@ -12,12 +12,14 @@ setup: ## install missing Debian packages (root or sudo), else print the exact l
 	@jobscripts/local/setup.sh
 
 build: setup ## build/ogrom; CUDA sources too when nvcc is found
+	@[ ! -L $(BUILD)/ogrom ] || rm $(BUILD)/ogrom # the demo's link: never write through it
 	@$(CMAKE) -B $(BUILD) -DOGROM_TESTS=OFF
 	@cmake --build $(BUILD) -j $(JOBS)
 
 demo: setup ## train a small GPT on real English text with several ranks, then sample from it (TEXT=path for your own)
 	@$(CMAKE) -B $(BUILD)/demo -DOGROM_TESTS=OFF -DOGROM_CUDA=$$(jobscripts/local/has_gpu.sh)
 	@cmake --build $(BUILD)/demo -j $(JOBS)
+	@[ -e $(BUILD)/ogrom ] || ln -sfn demo/ogrom $(BUILD)/ogrom
 	@OGROM=$(BUILD)/demo/ogrom jobscripts/local/demo.sh
 
 test: setup ## build everything, CUDA too when nvcc is found, and run every test

@@ -19,7 +19,8 @@
 namespace {
 
 constexpr const char* exit_codes =
-    "Exit codes: 0 done, 2 usage or run file, 3 data, 4 checkpoint or file system, 5 numerics stop, 6 rank or\n"
+    "Exit codes: 0 done, 1 inspect --diff found differences, 2 usage or run file, 3 data, 4 checkpoint or file system, "
+    "5 numerics stop, 6 rank or\n"
     "communicator failed, 7 does not fit, 8 done with skipped input, 75 saved on signal or time limit: requeue.\n"
     "Documentation: the README.md of each folder; `ogrom keys` lists every key of a run file.";
 
@@ -46,7 +47,9 @@ int run(const ogrom::Invocation& chosen) {
     } catch (const std::bad_alloc&) {
         return report(session.get(), {ogrom::ExitCode::memory, "host memory exhausted outside the arena"});
     } catch (const std::exception& error) {
-        return report(session.get(), {ogrom::ExitCode::peer, error.what()});
+        const bool output = std::ferror(stdout) != 0;  // fmt throws where a print did not go out
+        return report(session.get(), {output ? ogrom::ExitCode::checkpoint : ogrom::ExitCode::peer,
+                                      output ? "cannot write to the standard output" : error.what()});
     }
 }
 
@@ -60,6 +63,7 @@ int launch(int argc, char** argv) {
     app.set_version_flag("--version", ogrom::version_text());
     app.require_subcommand(1);
     ogrom::add_train(app, chosen);
+    ogrom::add_plan(app, chosen);
     ogrom::add_data(app, chosen);
     ogrom::add_tokenizer(app, chosen);
     ogrom::add_sample(app, chosen);
@@ -93,11 +97,23 @@ int launch(int argc, char** argv) {
     return run(chosen);
 }
 
+// What was printed may have met a full disk, which stdio tells only now. Of success nothing else is left to say it.
+int with_output(int code) {
+    const bool whole = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+    const bool succeeded =
+        code == static_cast<int>(ogrom::ExitCode::done) || code == static_cast<int>(ogrom::ExitCode::skipped_input);
+    if (whole || !succeeded) {
+        return code;
+    }
+    std::fprintf(stderr, "ogrom: error: cannot write to the standard output: the disk is full, or nobody reads it\n");
+    return static_cast<int>(ogrom::ExitCode::checkpoint);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     try {
-        return launch(argc, argv);
+        return with_output(launch(argc, argv));
     } catch (const std::exception& error) {  // before there is a chosen command
         if (ogrom::prints_for_launch()) {
             std::fprintf(stderr, "ogrom: error: %s\n", error.what());

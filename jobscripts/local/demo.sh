@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From a text to a trained GPT on this machine: tokenizer, token set, training on RANKS ranks (an even number), a look into the checkpoint,
+# From a text to a trained GPT on this machine: tokenizer, token set, training on RANKS ranks (2, 4, 8, 16, 32 or 64), a look into the checkpoint,
 # generated text, a loss chart. TEXT=path takes your own text (file or directory); else the King James Bible that
 # Debian's bible-kjv ships, one chapter a document. Writes results/runs/demo (replaced on each call).
 set -euo pipefail
@@ -12,6 +12,14 @@ if [ -n "${TEXT:-}" ] && [ ! -e "$TEXT" ]; then
     echo "demo: TEXT=$TEXT does not exist" >&2
     exit 2
 fi
+# inputs/runs/demo.toml spreads each layer over 2 tensor ranks, and its 32 samples a step over the pairs.
+if ! [[ "$ranks" =~ ^[1-9][0-9]{0,3}$ ]] || [ $((ranks % 2)) -ne 0 ] || [ $((32 % (ranks / 2))) -ne 0 ]; then
+    echo "demo: RANKS=$ranks does not fit: 2 tensor ranks x a data rank count that divides 32; would be right: 2, 4, 8, 16, 32 or 64" >&2
+    exit 2
+fi
+for program in "$ogrom" mpirun h5dump; do
+    command -v "$program" > /dev/null || { echo "demo: $program is not there; make demo builds and installs what is missing" >&2; exit 2; }
+done
 rm -rf "$out" "$work"
 mkdir -p "$work"
 

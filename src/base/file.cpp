@@ -122,13 +122,17 @@ void FileWriter::close() {
 }
 
 std::string read_file(const std::string& path, i64 max_bytes, ExitCode code) {
-    const FileDescriptor descriptor = open_or_fail(path, O_RDONLY, "open", code);
+    // O_NONBLOCK: the open of a pipe that nobody writes to would never return.
+    const FileDescriptor descriptor = open_or_fail(path, O_RDONLY | O_NONBLOCK, "open", code);
     struct stat status {};
     if (::fstat(descriptor.get(), &status) != 0) {
         fail_path(code, "stat", path, errno);
     }
     if (S_ISDIR(status.st_mode)) {
         fail(code, fmt::format("{}: is a folder; a file is wanted", path));
+    }
+    if (!S_ISREG(status.st_mode)) {
+        fail(code, fmt::format("{}: is a pipe, socket or device, which cannot be read again; a file is wanted", path));
     }
     if (status.st_size > max_bytes) {
         fail(code, fmt::format("{}: {} bytes; at most {} are accepted here", path, i64{status.st_size}, max_bytes));
@@ -167,6 +171,19 @@ void write_file_atomic(const std::string& path, std::string_view bytes, ExitCode
     writer.close();
     rename_durable(temporary.path(), path, code);
     temporary.keep();
+}
+
+void remove_left_over(const std::string& path, ExitCode code) {
+    const std::string start = std::filesystem::path(path).filename().string() + ".";
+    constexpr std::string_view ending = ".tmp";
+    for (const std::string& name : list_directory(parent_path(path), code)) {
+        const bool long_enough = name.size() > start.size() + ending.size();
+        if (long_enough && name.starts_with(start) && name.ends_with(ending) &&
+            name.substr(start.size(), name.size() - start.size() - ending.size()).find_first_not_of("0123456789") ==
+                std::string::npos) {
+            remove_file(join_path(parent_path(path), name), code);
+        }
+    }
 }
 
 bool create_file_exclusive(const std::string& path, std::string_view bytes, ExitCode code) {
@@ -253,6 +270,25 @@ bool file_exists(const std::string& path) {
 bool is_directory(const std::string& path) {
     struct stat status {};
     return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+bool is_special(const std::string& path) {
+    struct stat status {};
+    return ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+}
+
+bool same_place(const std::string& a, const std::string& b) {
+    namespace fs = std::filesystem;
+    std::error_code fault;
+    if (fs::equivalent(a, b, fault)) {
+        return true;
+    }
+    // What is not there yet has no inode; the folder it would stand in may have one.
+    const fs::path first = fs::absolute(a, fault).lexically_normal(),
+                   second = fs::absolute(b, fault).lexically_normal();
+    return first.filename() == second.filename() &&
+           (fs::equivalent(first.parent_path(), second.parent_path(), fault) ||
+            fs::weakly_canonical(first, fault) == fs::weakly_canonical(second, fault));
 }
 
 void remove_file(const std::string& path, ExitCode code) {

@@ -43,12 +43,17 @@ private:
     i64 written_ = 0;
 };
 
-// The whole file; refused when it is larger than `max_bytes` (sizes are never trusted before they are bounded).
+// The whole file; refused when it is larger than `max_bytes` (sizes are never trusted before they are bounded), or a
+// pipe, socket or device, which would give its bytes once or never.
 std::string read_file(const std::string& path, i64 max_bytes, ExitCode code = ExitCode::checkpoint);
 
 // Readers see the old content or the new one, never a part: temporary name in the same folder, fsync, rename, fsync of
 // the folder. The temporary file is removed on failure.
 void write_file_atomic(const std::string& path, std::string_view bytes, ExitCode code = ExitCode::checkpoint);
+
+// Removes PATH.<process id>.tmp, which a writer that was killed within write_file_atomic left. Only for whoever holds a
+// lock that every writer of `path` takes.
+void remove_left_over(const std::string& path, ExitCode code = ExitCode::checkpoint);
 
 // Creates `path` with `bytes`; false when it exists already (lock files, leases).
 bool create_file_exclusive(const std::string& path, std::string_view bytes, ExitCode code = ExitCode::checkpoint);
@@ -64,6 +69,10 @@ std::vector<std::string> list_directory(const std::string& path, ExitCode code =
 i64 file_size(const std::string& path, ExitCode code = ExitCode::checkpoint);
 bool file_exists(const std::string& path);  // follows links; a folder exists too
 bool is_directory(const std::string& path);
+// Neither a regular file nor a folder: a pipe, a socket, a device. Opening a pipe could wait for ever.
+bool is_special(const std::string& path);
+// The same place on disk under two names, whether or not something stands there yet.
+bool same_place(const std::string& a, const std::string& b);
 void remove_file(const std::string& path, ExitCode code = ExitCode::checkpoint);  // absent is no fault
 void remove_tree(const std::string& path,
                  ExitCode code = ExitCode::checkpoint);  // absent is no fault; links are not followed

@@ -89,6 +89,7 @@ public:
         try {
             file_.sinks() = {std::make_shared<spdlog::sinks::basic_file_sink_st>(path, false)};
             file_.set_formatter(formatter(long_form_));
+            note_lost_reader();
         } catch (const spdlog::spdlog_ex& error) {
             fail(ExitCode::checkpoint, fmt::format("{}: cannot open the log file: {}", path, error.what()));
         }
@@ -102,8 +103,10 @@ public:
         const bool marked = plain_ && level >= LogLevel::warning;
         const std::string_view mark = !marked ? "" : level == LogLevel::error ? "error: " : "warning: ";
         if (terminal_listens()) {
+            told_lost_ = false;
             terminal_.log(level_of(level), "{}{}", mark, text);
         }
+        note_lost_reader();
         file_.log(level_of(level), "{}", text);
     }
 
@@ -124,13 +127,23 @@ private:
     // lines go to the file only, until the pipe moves again.
     bool terminal_listens() {
         pollfd out{STDERR_FILENO, POLLOUT, 0};
-        const bool listens = ::poll(&out, 1, unheard_ > 0 ? 0 : patience_ms) > 0;
+        const bool ready = ::poll(&out, 1, unheard_ > 0 ? 0 : patience_ms) > 0;
+        reader_lost_ = ready && (out.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0;
+        const bool listens = ready && !reader_lost_;
         if (listens && unheard_ > 0) {
             terminal_.log(spdlog::level::warn, "{} lines were not printed while nobody read them; log.txt has them",
                           unheard_);
         }
         unheard_ = listens ? 0 : unheard_ + 1;
         return listens;
+    }
+
+    // `train ... | head`: the run goes on; what it says stands in the file alone from here on.
+    void note_lost_reader() {
+        if (reader_lost_ && !told_lost_ && !file_.sinks().empty()) {
+            file_.log(spdlog::level::warn, "nobody reads standard error any more: lines go to this file alone");
+            told_lost_ = true;
+        }
     }
 
     static constexpr int patience_ms = 500;
@@ -142,7 +155,7 @@ private:
     spdlog::logger terminal_, file_;
     std::string long_form_;
     int rank_ = 0;
-    bool plain_ = false;
+    bool plain_ = false, reader_lost_ = false, told_lost_ = false;
     long unheard_ = 0;
 };
 

@@ -121,6 +121,37 @@ std::optional<double> parse_real(std::string_view text) {
     return value;
 }
 
+bool is_number_too_large(std::string_view text) {
+    std::string digits;
+    for (const char c : text) {
+        if (c != '_') {
+            digits += c;
+        }
+    }
+    if (digits.starts_with('+')) {
+        digits.erase(0, 1);
+    }
+    const auto beyond = [&](auto value) {
+        const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+        return status == std::errc::result_out_of_range && end == digits.data() + digits.size();
+    };
+    // A double too small is out of range as well: its exponent is negative.
+    return beyond(i64{0}) ||
+           (beyond(0.0) && digits.find("e-") == std::string::npos && digits.find("E-") == std::string::npos);
+}
+
+bool has_control(std::string_view text) {
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const auto code = static_cast<unsigned char>(text[i]);
+        const bool c1 = code == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) >= 0x80 &&
+                        static_cast<unsigned char>(text[i + 1]) < 0xA0;
+        if ((code < 0x20 && code != '\t') || code == 0x7F || c1) {
+            return true;
+        }
+    }
+    return false;
+}
+
 std::string join(std::span<const std::string> parts, std::string_view separator) {
     return fmt::format("{}", fmt::join(parts, separator));
 }

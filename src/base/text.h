@@ -33,6 +33,13 @@ std::optional<i64> parse_integer(std::string_view text);
 // The whole text as a finite double (C locale); no blanks, no suffix.
 std::optional<double> parse_real(std::string_view text);
 
+// Written as a number, of digits, sign, point and exponent, that lies beyond doubles ("1e400") or, without point and
+// exponent, beyond 64-bit integers.
+bool is_number_too_large(std::string_view text);
+
+// Control characters, C0 (but the tab) and C1 as UTF-8: a terminal would act on them.
+bool has_control(std::string_view text);
+
 std::string join(std::span<const std::string> parts, std::string_view separator);
 std::vector<std::string> split(std::string_view text, char separator);  // "a,,b" gives three parts
 std::string quote(

@@ -352,6 +352,10 @@ bool Session::stop_requested() const {
     return stop_signalled();
 }
 
+std::string Session::stop_signal() const {
+    return stop_signal_name();
+}
+
 void Session::abort(ExitCode code, const std::string& message) {
     impl_->leave(code, message, {});
 }

@@ -48,6 +48,7 @@ public:
     void set_phase(Phase phase, i64 step);
     // True when SIGTERM/SIGUSR1 arrived here; the trainer agrees over all ranks at the next micro-batch.
     [[nodiscard]] bool stop_requested() const;
+    [[nodiscard]] std::string stop_signal() const;  // its name; empty before any
     // Ends the job on every rank with one message; called by main's single catch.
     [[noreturn]] void abort(ExitCode code, const std::string& message);
     [[noreturn]] void abort(const Error& error);  // adds the place in our source, unless the user's input is at fault

@@ -16,6 +16,9 @@
 namespace ogrom {
 namespace {
 
+// Start-up loads programs and wires nodes: on a loaded machine it is slow where a running rank would not be silent.
+constexpr double least_start_s = 120;
+
 constexpr int poll_ms = 50;
 constexpr double grace_s = 0.25;   // for the message to leave and the main thread to unwind
 constexpr double leaving_s = 4.0;  // for Session::abort, which ends the process itself
@@ -113,8 +116,9 @@ struct Watchdog::Impl {
             prints_start = prints_start && stop_sender() != launcher.pid;
         } else if (launcher.pid != 0 && process_gone(launcher.pid, launcher.started)) {
             line = fmt::format("the launcher {} (pid {}) is gone during MPI start-up", launcher.name, launcher.pid);
-        } else if (now - started_s > timeout_s) {
-            line = fmt::format("MPI start-up did not complete within {} s: a rank did not come", timeout_s);
+        } else if (now - started_s > std::max(timeout_s, least_start_s)) {
+            line = fmt::format("MPI start-up did not complete within {} s: a rank did not come",
+                               std::max(timeout_s, least_start_s));
         }
         if (!line.empty()) {
             if (prints_start) {

@@ -14,11 +14,21 @@
 
 namespace ogrom {
 
+namespace {
+
+// Digits, and yet no i64.
+bool beyond_integers(const std::string& text) {
+    return text.find_first_not_of("0123456789") == std::string::npos && text.size() > 18 && !parse_integer(text);
+}
+
+}  // namespace
+
 CLI::Validator whole_number(i64 low) {
     return {[low](std::string& text) {
                 const auto value = parse_integer(text);
                 if (!value || *value < low) {
-                    return fmt::format("{} is not right; would be right: a whole number >= {}", quote(text), low);
+                    return fmt::format("{} is not right; would be right: a whole number >= {}{}", quote(text), low,
+                                       beyond_integers(text) ? ", at most 9_223_372_036_854_775_807" : "");
                 }
                 text = fmt::format("{}", *value);  // CLI11 takes no underscores
                 return std::string();
@@ -44,7 +54,7 @@ void add_invalid_option(CLI::App& command, DocumentOptions& documents) {
             "--on-invalid", documents.on_invalid,
             "invalid UTF-8, half surrogates: stop, put U+FFFD, or leave the document out and end with exit code "
             "8 (default: error). Malformed JSON lines stop unless skipped")
-        ->transform(CLI::CheckedTransformer(policies))
+        ->transform(one_of(policies))
         ->type_name("error|replace|skip");
 }
 

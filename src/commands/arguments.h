@@ -3,7 +3,9 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <map>
 #include <string>
+#include <utility>
 
 #include "kernels/common/extents.h"
 
@@ -17,6 +19,24 @@ namespace ogrom {
 CLI::Validator whole_number(i64 low);
 // Finite numbers above 0.
 CLI::Validator positive_number();
+
+// The value of an enumeration by its word; help and faults show the words alone.
+template <class Enumeration>
+CLI::Validator one_of(std::map<std::string, Enumeration> words) {
+    return {[words = std::move(words)](std::string& text) {
+                const auto found = words.find(text);
+                if (found != words.end()) {
+                    text = std::to_string(static_cast<int>(found->second));
+                    return std::string();
+                }
+                std::string right;
+                for (const auto& [word, value] : words) {
+                    right += right.empty() ? word : " or " + word;
+                }
+                return "unknown word \"" + text + "\"; would be right: " + right;
+            },
+            ""};
+}
 
 // --on-invalid error|replace|skip
 void add_invalid_option(CLI::App& command, DocumentOptions& documents);

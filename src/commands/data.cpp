@@ -93,7 +93,7 @@ int run_ingest(const DataOptions& options) {
 }
 
 int run_check(const DataOptions& options) {
-    const TokenSet set(options.check_prefix);
+    const TokenSet set(options.check_prefix, OpenCheck::counts);
     set.verify(options.check_vocab);
     if (options.json) {
         const nlohmann::ordered_json json = {{"prefix", set.prefix()}, {"documents", set.documents()},
@@ -124,7 +124,7 @@ void add_text_options(CLI::App& command, DataOptions& options) {
     CLI::Option* split =
         command
             .add_option("--split-documents", documents.split, "where a document of a text file ends (default: file)")
-            ->transform(CLI::CheckedTransformer(splits))
+            ->transform(one_of(splits))
             ->type_name("file|blank-lines|form-feed");
     command
         .add_option("--document-separator", documents.separator,
@@ -133,7 +133,7 @@ void add_text_options(CLI::App& command, DataOptions& options) {
     const std::map<std::string, InputFormat> formats = {
         {"auto", InputFormat::automatic}, {"text", InputFormat::text}, {"jsonl", InputFormat::jsonl}};
     command.add_option("--format", documents.format, "of the input (default: auto, .jsonl and .ndjson by name)")
-        ->transform(CLI::CheckedTransformer(formats))
+        ->transform(one_of(formats))
         ->type_name("auto|text|jsonl");
     command.add_option("--jsonl-key", documents.member, "member of each JSON Lines object that holds the text")
         ->capture_default_str();
@@ -147,7 +147,10 @@ void add_data(CLI::App& app, Invocation& chosen) {
     const auto options = std::make_shared<DataOptions>();
     auto& ingest = options->ingest;
     CLI::Option* input =
-        command->add_option("--input", ingest.inputs, "files and folders, in order")->type_name("PATH...");
+        command
+            ->add_option("--input", ingest.inputs,
+                         "files and folders, in order; a dangling link, pipe or device in them is an error")
+            ->type_name("PATH...");
     command->add_option("--tokenizer", ingest.tokenizer,
                         "byte, a tokenizer.json, or a folder with encoder.json + vocab.bpe");
     command->add_option("--out", ingest.prefix, "the set becomes PREFIX.bin, PREFIX.idx, PREFIX.json")

@@ -161,7 +161,7 @@ int diff_checkpoints(const InspectOptions& options) {
     text += fmt::format("{} of {} tensors differ\n", different, differences.size());
     const ordered_json root = {{"first", first}, {"second", second}, {"different", different}, {"tensors", list}};
     print(options.json ? root.dump(2) + "\n" : text);
-    return static_cast<int>(ExitCode::done);
+    return different == 0 ? static_cast<int>(ExitCode::done) : 1;  // as diff(1) says it
 }
 
 bool has_hdf5_signature(const std::string& path) {
@@ -206,6 +206,22 @@ int inspect_metrics(const InspectOptions& options) {
     return static_cast<int>(ExitCode::done);
 }
 
+// The record alone could tell of files that are no longer there, or are cut.
+void require_whole_set(const std::string& record, const ordered_json& root) {
+    const std::string prefix = record.substr(0, record.size() - std::string_view(".json").size());
+    for (const auto& [ending, key] : {std::pair{".bin", "bytes"}, std::pair{".idx", "index_bytes"}}) {
+        const std::string file = prefix + ending;
+        require(file_exists(file), ExitCode::checkpoint,
+                fmt::format("{}: does not exist; the record {} tells of it: make the set again with `ogrom data`", file,
+                            record));
+        const i64 bytes = file_size(file);
+        require(root.contains(key) && root[key] == bytes, ExitCode::checkpoint,
+                fmt::format("{}: {} bytes, the record {} says {}: cut, or written by another job; make the set again "
+                            "with `ogrom data`",
+                            file, bytes, record, root.contains(key) ? root[key].dump() : "nothing"));
+    }
+}
+
 // The record of a token set, or a tokenizer.json: what the file says of itself.
 int inspect_json(const InspectOptions& options, const std::string& path) {
     ordered_json root;
@@ -228,8 +244,11 @@ int inspect_json(const InspectOptions& options, const std::string& path) {
     } else if (root.is_object()) {
         shown.update(root);
     }
+    if (kind == "token set") {
+        require_whole_set(path, root);
+    }
     if (kind == "token set" && options.verify) {
-        const TokenSet set(path.substr(0, path.size() - std::string_view(".json").size()));
+        const TokenSet set(path.substr(0, path.size() - std::string_view(".json").size()), OpenCheck::counts);
         set.verify(0);
         shown["verified"] = "every id and hash is right";
     }
@@ -240,6 +259,8 @@ int inspect_json(const InspectOptions& options, const std::string& path) {
 int run_inspect(const InspectOptions& options) {
     const std::string& path = options.path;
     require(!path.empty(), ExitCode::usage, "inspect: PATH is empty; see ogrom inspect --help");
+    require(!is_special(path), ExitCode::checkpoint,
+            fmt::format("{}: a pipe, socket or device; would be right: a file or a folder", path));
     if (!options.other.empty()) {
         return diff_checkpoints(options);
     }
@@ -257,7 +278,7 @@ int run_inspect(const InspectOptions& options) {
     if (is_directory(path) && file_exists(join_path(path, "tokenizer.json"))) {
         return inspect_json(options, join_path(path, "tokenizer.json"));
     }
-    if (is_directory(path) || ends_in(path, master_name)) {
+    if (is_directory(path) || ends_in(path, master_name) || path == "latest" || ends_in(path, "/latest")) {
         return inspect_checkpoint(options);
     }
     if (ends_in(path, ".csv")) {
@@ -277,7 +298,8 @@ void add_inspect(CLI::App& app, Invocation& chosen) {
                      "step, checkpoints or run folder; token set prefix; tokenizer.json; metrics.csv; any .h5")
         ->required();
     command->add_flag("--verify", options->verify, "read everything: manifest hashes, weight hash, a hash per tensor");
-    command->add_option("--diff", options->other, "a second checkpoint: compare tensor by tensor");
+    command->add_option("--diff", options->other,
+                        "a second checkpoint: compare tensor by tensor; exit code 0 equal, 1 different");
     command->add_flag("--json", options->json, "as JSON");
     command->footer("Example: ogrom inspect results/runs/demo --verify");
     command->callback([options, &chosen] {

@@ -11,6 +11,7 @@
 #include "src/base/progress.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
+#include "src/comm/signals.h"
 #include "src/commands/commands.h"
 
 namespace ogrom {
@@ -66,10 +67,18 @@ nlohmann::ordered_json json_of(const SelftestRow& row) {
 }
 
 int selftest_command(const SelftestArguments& arguments, Session& session) {
+    end_on_stop_signals();
     const Timer timer;
     const bool leads = session.rank() == 0;
-    const std::vector<SelftestLayout> layouts =
+    std::vector<SelftestLayout> layouts =
         selftest_layouts(session.size(), arguments.full ? Coverage::full : Coverage::pairwise);
+    const std::size_t all = layouts.size();
+    std::erase_if(layouts, [&](const SelftestLayout& layout) {
+        return layout.name().find(arguments.only) == std::string::npos;  // an empty text is in every name
+    });
+    require(!layouts.empty(), ExitCode::usage,
+            fmt::format("selftest: --only {} is in the name of none of the {} layouts over {} rank{}; as in --only {}",
+                        arguments.only, all, session.size(), session.size() == 1 ? "" : "s", "zero"));
     session.set_phase(Phase::train, 0);
     Selftest selftest(session, arguments.where);
     if (leads && !arguments.json) {
@@ -82,9 +91,6 @@ int selftest_command(const SelftestArguments& arguments, Session& session) {
     Tally tally;
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (const SelftestLayout& layout : layouts) {
-        if (!arguments.only.empty() && layout.name().find(arguments.only) == std::string::npos) {
-            continue;
-        }
         const SelftestRow row = selftest.run(layout);
         tally.add(row);
         if (leads && arguments.json) {
@@ -93,7 +99,6 @@ int selftest_command(const SelftestArguments& arguments, Session& session) {
             print_row(row);
         }
     }
-    require(tally.run > 0, ExitCode::usage, "selftest: no layout was run; --only names none that fits these ranks");
     if (leads && arguments.json) {
         std::printf("%s\n", rows.dump(1).c_str());
     } else if (leads) {

@@ -13,6 +13,7 @@
 #include "src/base/progress.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
+#include "src/comm/lock_file.h"
 #include "src/commands/arguments.h"
 #include "src/commands/commands.h"
 #include "src/data/documents.h"
@@ -53,7 +54,6 @@ struct Counted {
 
 Counted count_words(const TokenizerOptions& options) {
     auto files = list_inputs(options.inputs, options.documents.format);
-    refuse_output_over_input(files, {target_of(options.out)});
     i64 total = 0;
     for (const auto& file : files) {
         total += file.bytes;
@@ -73,15 +73,29 @@ Counted count_words(const TokenizerOptions& options) {
     return counted;
 }
 
+// Before the text is read: who may write the result, and whether it can stand there at all.
+LockFile lock_target(const std::string& path) {
+    require(!is_directory(path), ExitCode::checkpoint, fmt::format("{}: is a folder; give another --out", path));
+    make_directories(parent_path(path));
+    return {path + ".lock",
+            {path, "two jobs cannot write one tokenizer; wait for that job or end it, or give another --out",
+             "--out must stand in a folder that this user may write to"}};
+}
+
 int run_train(const TokenizerOptions& options) {
     const Timer timer;
     check_vocab_size(options.vocab);
+    refuse_output_over_input(list_inputs(options.inputs, options.documents.format), {target_of(options.out)});
+    const LockFile lock = lock_target(target_of(options.out));
+    remove_left_over(target_of(options.out));
+    if (!lock.replaced().empty()) {
+        log_warning("{}", lock.replaced());
+    }
     const auto [words, skipped] = count_words(options);
     Progress bar("merges", options.vocab - 257, "merges");
     const TrainedBpe trained = train_bpe(words, options.vocab, options.min_count, [&](i64 done) { bar.update(done); });
     bar.clear();
     const std::string path = target_of(options.out);
-    make_directories(parent_path(path));
     write_file_atomic(path, tokenizer_json(trained.texts, trained.merges, trained.added));
     const Tokenizer tokenizer = Tokenizer::load(path);
     if (tokenizer.vocab_size() < options.vocab) {
@@ -214,10 +228,12 @@ void add_tokenizer(CLI::App& app, Invocation& chosen) {
     decode->add_option_function<std::string>(
         "--ids", [options](const std::string& ids) { options->text = ids, options->has_text = true; },
         "the ids in one argument, instead of standard input");
+    decode->footer("Example: echo '72 101 108 108 111' | ogrom tokenizer decode --tokenizer byte");
     set_run(decode, options, chosen, run_decode);
 
     CLI::App* info = command->add_subcommand("info", "Vocabulary, end-of-document id and identity of a tokenizer");
     add_tokenizer_option(*info, options);
+    info->footer("Example: ogrom tokenizer info --tokenizer results/books-bpe");
     set_run(info, options, chosen, run_info);
 }
 

@@ -1,6 +1,7 @@
 // In: RUN.toml and overrides. Out: a trained model in the run's folder, exit code 0, 75 when saved for a requeue.
 // Next: config/parse.cpp, comm/mesh.cpp, train/trainer.cpp.
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,8 +10,8 @@
 #include "src/base/log.h"
 #include "src/commands/arguments.h"
 #include "src/commands/commands.h"
+#include "src/commands/run_file.h"
 #include "src/config/run.h"
-#include "src/data/token_set.h"
 #include "src/io/metrics.h"
 #include "src/report/chart.h"
 #include "src/report/schedule.h"
@@ -28,12 +29,6 @@ struct TrainArguments {
     bool json = false;
 };
 
-// Entries of the tokenizer that made the training set; 0 where the set does not say.
-i64 vocab_of(const std::string& prefix) {
-    const TokenSet set(prefix);
-    return set.record() ? set.record()->vocab : 0;
-}
-
 // The watchdog starts before the ranks are known, so its time is read first; faults of the file are reported once the
 // session can speak for all ranks.
 double timeout_of(const TrainArguments& arguments) {
@@ -48,25 +43,17 @@ double timeout_of(const TrainArguments& arguments) {
     }
 }
 
-RunConfig resolve(const TrainArguments& arguments, i64 ranks) {
-    ParseInput input;
-    input.path = arguments.run_file;
-    input.overrides = arguments.overrides;
-    input.ranks = ranks;
-    const RunConfig run = parse_run(input);
-    input.tokenizer_vocab = vocab_of(run.data.train);
-    require(run.model.vocab > 0 || input.tokenizer_vocab > 0, ExitCode::usage,
-            arguments.run_file + ": model.vocab = 0 takes the vocabulary from the token set's record, but " +
-                run.data.train + ".json is absent; give model.vocab");
-    // The second time with the tokenizer's size: a model with fewer entries is refused before any memory is taken.
-    return parse_run(input);
+// Pictures carry the name of the folder that holds them: runs of one file differ in it.
+std::string title_of(const RunConfig& run) {
+    const std::filesystem::path folder = std::filesystem::path(run.run.output).lexically_normal();
+    return (folder.has_filename() ? folder : folder.parent_path()).filename().string();
 }
 
 // Rank 0; a chart is never worth a run, so a machine without gnuplot is told and goes on.
 void draw_chart(const RunConfig& run) {
     std::string reason;
     const std::optional<std::string> chart =
-        draw_loss_chart(run.run.output, run.run.name, read_metrics_csv(run.run.output + "/metrics.csv"), reason);
+        draw_loss_chart(run.run.output, title_of(run), read_metrics_csv(run.run.output + "/metrics.csv"), reason);
     log_info("{}", chart ? "chart " + *chart : "no loss chart: " + reason);
     flush_log();
 }
@@ -77,7 +64,7 @@ void draw_traced_schedule(const RunConfig& run, const TrainSummary& summary) {
         return;
     }
     try {
-        log_info("schedule {}", draw_schedule(run.run.output, run.run.name, *summary.schedule));
+        log_info("schedule {}", draw_schedule(run.run.output, title_of(run), *summary.schedule));
     } catch (const Error& error) {
         log_warning("no picture of the schedule: {}", error.what());
     }
@@ -85,7 +72,8 @@ void draw_traced_schedule(const RunConfig& run, const TrainSummary& summary) {
 }
 
 int train_command(const TrainArguments& arguments, const ResumeChoice& resume, Session& session) {
-    const RunConfig run = resolve(arguments, session.size());
+    const RunConfig run =
+        resolve_run_file(arguments.run_file, arguments.overrides, session.size(), TokenSetNeed::always);
     const TrainOptions options{resume, arguments.time_limit_minutes * 60, arguments.stop_after};
     const TrainSummary summary = train(session, run, options);
     if (session.rank() == 0) {
@@ -107,7 +95,10 @@ void add_train(CLI::App& app, Invocation& chosen) {
         "Example: mpirun -n 4 ogrom train inputs/runs/demo.toml --set train.steps=200\n"
         "         mpirun -n 4 ogrom train inputs/runs/demo.toml --resume\n"
         "Writes run.toml, provenance.json, metrics.csv, metrics.h5, log.txt, events.jsonl and checkpoints/ into "
-        "run.output.");
+        "run.output.\n"
+        "SIGTERM, SIGINT (Ctrl-C), SIGHUP, SIGUSR1 and SIGUSR2 save at the next micro-batch and end with exit code 75; "
+        "a second SIGINT ends at once, without the save. Under nohup SIGHUP is ignored. A reader of the output that "
+        "goes away (| head) does not end the run: log.txt has every line.");
     command->add_option("run_file", arguments->run_file, "run file (TOML); every key: ogrom keys")
         ->required()
         ->check(CLI::ExistingFile);

@@ -51,9 +51,6 @@ std::string integer_hint(const Key& key, const Entry& entry) {
     }
     if (const auto* text = std::get_if<std::string>(&entry.value)) {
         const std::optional<i64> plain = parse_integer(*text);
-        if (!plain && !text->empty() && text->find_first_not_of("+-_0123456789") == std::string::npos) {
-            return advice + ", at most 9_223_372_036_854_775_807";
-        }
         return plain ? fmt::format("{} without quotes: {}", advice, group_digits(*plain))
                      : fmt::format("{}, without unit or suffix, as in 1_000_000", advice);
     }
@@ -89,8 +86,10 @@ Problem out_of_range(const Key& key, double value, const std::string& shown) {
         return std::nullopt;
     }
     if (low && bounds_hint(key).find('<') == std::string::npos) {  // a bound that the reference does not show
-        return fmt::format("{} is out of range; would be right: at most {}{}", shown,
-                           group_digits(static_cast<i64>(limits.high)), unit_text(key));
+        return fmt::format(
+            "{} is out of range; would be right: at most {}{}", shown,
+            limits.high < 9e18 ? group_digits(static_cast<i64>(limits.high)) : fmt::format("{:g}", limits.high),
+            unit_text(key));
     }
     return fmt::format("{} is out of range; would be right:{}{}", shown, bounds_hint(key), unit_text(key));
 }
@@ -184,8 +183,9 @@ Problem assign_text(const Key& key, const Entry& entry, std::string& target) {
     if (!key.choices.empty() && std::find(key.choices.begin(), key.choices.end(), *value) == key.choices.end()) {
         return not_a_choice(key, *value);
     }
-    if (value->find_first_of(std::string_view("\0\r\n", 3)) != std::string::npos) {
-        return "has a line break or a zero byte; would be right: one line of text";
+    if (has_control(*value)) {
+        return fmt::format("has a line break or control character: {}; would be right: one line of plain text",
+                           quote(*value));
     }
     target = *value;
     return std::nullopt;
@@ -268,6 +268,17 @@ std::string namesakes(std::string_view name, Text text) {
     return join(found, " or ");
 }
 
+// The keys that other programs set by one name of theirs, "optimizer.beta1 and optimizer.beta2"; else `key` alone.
+std::string meant_names(const std::string& name, const Key& key) {
+    std::vector<std::string> found;
+    for (const Key& other : schema()) {
+        if (has_alias(other, name)) {
+            found.push_back(other.full_name());
+        }
+    }
+    return has_alias(key, name) ? join(found, " and ") : key.full_name();
+}
+
 std::optional<std::string> meant_section(const std::string& name) {
     return nearest(name, section_names());
 }
@@ -314,7 +325,8 @@ const Key* add_unknown(const Entry& entry, Faults& faults) {
                                namesakes(entry.key, [](const Key& k) { return fmt::format("[{}]", k.section); }),
                                namesakes(entry.key, [](const Key& k) { return k.full_name(); })));
     } else {
-        faults.add(entry.where, entry.full_name(), fmt::format("unknown key; would be right: {}", key->full_name()));
+        faults.add(entry.where, entry.full_name(),
+                   fmt::format("unknown key; would be right: {}", meant_names(entry.key, *key)));
     }
     return key;
 }

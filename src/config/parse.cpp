@@ -38,7 +38,7 @@ void Resolution::fault(const std::string& key, const std::string& what) {
 RunConfig parse_run(const ParseInput& input) {
     Faults faults;
     std::vector<Entry> entries;
-    read_run_file(input.path, input.text, entries, faults);
+    const std::vector<std::string> files = read_run_file(input.path, input.text, entries, faults);
     // A file that could not be read or is no TOML would make every other key look missing.
     faults.throw_if_any();
     for (std::size_t i = 0; i < input.overrides.size(); ++i) {
@@ -46,7 +46,7 @@ RunConfig parse_run(const ParseInput& input) {
     }
     RunConfig run = standard_run();
     Assigned assigned = assign_entries(entries, run, faults);
-    Resolution resolution{run, input, assigned, faults, {}, {}};
+    Resolution resolution{run, input, assigned, faults, {}, {}, files};
     resolve_required(resolution);
     resolve_built(resolution);
     resolve_mesh(resolution);
@@ -58,6 +58,7 @@ RunConfig parse_run(const ParseInput& input) {
     resolve_schedule(resolution);
     resolve_size(resolution);
     resolve_run_section(resolution);
+    resolve_trace(resolution);
     faults.throw_if_any();
     run.resolved_toml = resolved_text(resolution);
     return run;

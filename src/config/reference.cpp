@@ -124,8 +124,9 @@ std::string schema_text(std::string_view filter) {
             section = key.section;
         }
         const std::string limits = limits_and_effect(key);
-        text += fmt::format("  {:<20} {}\n  {:<20} {}; {}{}{}\n", key.name, key.meaning, "", type_and_unit(key),
-                            default_text(key), limits.empty() ? "" : "; ", limits);
+        text += fmt::format("  {:<20} {}\n  {:<20} {}; {}{}{}; on resume: {}\n", key.name, key.meaning, "",
+                            type_and_unit(key), default_text(key), limits.empty() ? "" : "; ", limits,
+                            resume_word(key.on_resume));
     }
     return text;
 }

@@ -138,10 +138,11 @@ void resolve_run_section(Resolution& r) {
         section.name = std::filesystem::path(r.input.path).stem().string();
         r.derived["run.name"] = "name of the run file";
     }
-    if (section.name.find('/') != std::string::npos || section.name.empty() || section.name.starts_with('.')) {
-        r.fault("run.name", fmt::format("\"{}\" cannot name a folder; would be right: a name without '/' and without a "
-                                        "leading dot",
-                                        section.name));
+    if (section.name.find('/') != std::string::npos || section.name.empty() || section.name.starts_with('.') ||
+        has_control(section.name)) {
+        r.fault("run.name", fmt::format("{} cannot name a folder; would be right: a name without '/', control "
+                                        "characters and a leading dot",
+                                        quote(section.name)));
     }
     if (!r.given("run.output") || section.output.empty()) {
         section.output = "results/runs/" + section.name;

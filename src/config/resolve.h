@@ -15,6 +15,7 @@ struct Resolution {
     Faults& faults;
     std::map<std::string, std::string> derived;  // key -> how its value came about
     std::set<std::string> idle;                  // keys that were given and dropped with a note
+    std::vector<std::string> files = {};         // the run file and those it includes, canonical paths
 
     [[nodiscard]] bool given(const std::string& key) const { return assigned.given.contains(key); }
     // None of the keys is faulty: a check that needs them makes sense.
@@ -35,6 +36,7 @@ void resolve_layout(Resolution& r);  // layers on stages, positions on tensor ra
 void resolve_schedule(Resolution& r);
 void resolve_size(Resolution& r);  // extents whose products pass 64 bits
 void resolve_run_section(Resolution& r);
+void resolve_trace(Resolution& r);  // the trace must not stand where the run reads or writes
 
 // Every key with its final value and where it came from; parses back to the same values. Keys without effect stand as
 // comments.

@@ -72,10 +72,13 @@ void resolve_stages(Resolution& r) {
     }
     if (p.schedule == PipelineSchedule::interleaved && p.virtual_stages < 2) {
         const i64 most = run.model.layers / p.pipeline;
-        const std::string range = most > 2 ? fmt::format("2 .. {}", most) : "2";
+        const std::string more = most > 2 ? fmt::format(" (up to {})", most) : "";
         r.fault("parallel.schedule",
                 fmt::format("\"interleaved\" with virtual_stages {} interleaves nothing; would be right: {}\"1f1b\"",
-                            p.virtual_stages, most >= 2 ? fmt::format("virtual_stages = {}, or ", range) : ""));
+                            p.virtual_stages,
+                            most >= 2 ? fmt::format("parallel.virtual_stages = 2{}, or ", more)
+                                      : fmt::format("model.layers {} or more with parallel.virtual_stages = 2, or ",
+                                                    2 * p.pipeline)));
         return;
     }
     if (!chunks_fit(r)) {

@@ -65,10 +65,13 @@ public:
             return;
         }
         if (ranks_ % others != 0) {
-            r_.fault("parallel", fmt::format("{} = {} does not divide the {} ranks that were started, {} would stand "
-                                             "idle; would be right: start {} ranks, or a mesh of {} ranks without {}",
-                                             text, others, ranks_, ranks_ % others, nearest_multiples(ranks_, others),
-                                             nearest_divisors(ranks_, others), axis.name));
+            const std::string left =
+                ranks_ < others ? std::string("too few") : fmt::format("{} would stand idle", ranks_ % others);
+            r_.fault(blamed(&axis),
+                     fmt::format("{} = {} does not divide the {}, {}; would be right: start {} ranks, or a "
+                                 "mesh of {} without {}",
+                                 text, others, started_text(), left, nearest_multiples(ranks_, others),
+                                 divisors_text(ranks_, others), axis.name));
             r_.assigned.bad.insert(axis.key);
             return;
         }
@@ -82,15 +85,38 @@ public:
             return;
         }
         const i64 others = product_without(&axes_[4]).second;
-        r_.fault(
-            "parallel.data",
-            fmt::format("{} = {}, but {} ranks were started{}; would be right: {}start {} ranks", text, wanted, ranks_,
-                        wanted < ranks_ ? fmt::format(", {} would stand idle", ranks_ - wanted) : std::string(),
-                        ranks_ % others == 0 ? fmt::format("data = {}, or ", ranks_ / others) : std::string(), wanted));
+        r_.fault("parallel.data",
+                 fmt::format("{} = {}, but {}{}; would be right: {}start {}", text, wanted,
+                             fmt::format("{} {} started", ranks_text(ranks_), ranks_ == 1 ? "was" : "were"),
+                             wanted < ranks_ ? fmt::format(", {} would stand idle", ranks_ - wanted) : std::string(),
+                             ranks_ % others == 0 ? fmt::format("data = {}, or ", ranks_ / others) : std::string(),
+                             ranks_text(wanted)));
         r_.assigned.bad.insert("parallel.data");
     }
 
 private:
+    static std::string ranks_text(i64 ranks) { return fmt::format("{} {}", ranks, ranks == 1 ? "rank" : "ranks"); }
+    [[nodiscard]] std::string started_text() const {
+        return fmt::format("{} that {} started", ranks_text(ranks_), ranks_ == 1 ? "was" : "were");
+    }
+    static std::string divisors_text(i64 ranks, i64 near) {
+        const std::string divisors = nearest_divisors(ranks, near);
+        return fmt::format("{} {}", divisors, divisors == "1" ? "rank" : "ranks");
+    }
+    // Of the axes that were given, the one of the highest layer (--set before files) above 1: its place is named.
+    [[nodiscard]] std::string blamed(const Axis* left_out) const {
+        std::string key = "parallel";
+        i64 layer = -1;
+        for (const Axis& axis : axes_) {
+            const auto found = r_.assigned.given.find(axis.key);
+            if (&axis != left_out && axis.extent > 1 && found != r_.assigned.given.end() &&
+                found->second.layer > layer) {
+                layer = found->second.layer;
+                key = axis.key;
+            }
+        }
+        return key;
+    }
     // "pipeline 1 x context 1 x ..." and its value, of all axes but one.
     [[nodiscard]] std::pair<std::string, i64> product_without(const Axis* left_out) const {
         std::string text;

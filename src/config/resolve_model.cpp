@@ -88,10 +88,13 @@ void derive_vocab(Resolution& r) {
 void check_tensor(Resolution& r, const char* whole_key, i64 whole, i64 common, const char* why) {
     const i64 tensor = r.run.parallel.tensor;
     if (r.sound({whole_key, "parallel.tensor"}) && whole % tensor != 0 && !fault_active("config_uneven_tensor")) {
-        r.fault("parallel.tensor", fmt::format("{} does not divide {} {} ({}); would be right: parallel.tensor {}, or "
-                                               "{} {}",
-                                               tensor, whole_key, whole, why, nearest_divisors(common, tensor),
-                                               whole_key, nearest_multiples(whole, tensor)));
+        const std::string right = nearest_divisors(common, tensor);
+        const std::string of_ranks = nearest_divisors(std::gcd(common, r.input.ranks), tensor);  // 0: not known yet
+        r.fault("parallel.tensor",
+                fmt::format("{} does not divide {} {} ({}); would be right: parallel.tensor {}, or {} {}{}", tensor,
+                            whole_key, whole, why, right, whole_key, nearest_multiples(whole, tensor),
+                            of_ranks == right ? std::string()
+                                              : fmt::format("; with {} ranks: tensor {}", r.input.ranks, of_ranks)));
     }
 }
 

@@ -13,6 +13,7 @@ namespace ogrom {
 namespace {
 
 constexpr i64 largest_run_file = i64{1} << 20;
+constexpr std::size_t most_files = 64;
 constexpr i64 override_layer = i64{1} << 40;
 
 std::string kind_name(const toml::node& node) {
@@ -85,6 +86,7 @@ struct Reader {
     std::vector<Entry>& entries;
     Faults& faults;
     std::vector<std::string> open_files;  // canonical paths, for cycles
+    std::vector<std::string> files;       // all that were read: the canonical paths, each once
     i64 layer = 0;
 
     void file(const std::string& path, const std::string& text, const std::string& asked_at);
@@ -111,6 +113,12 @@ std::string section_at(const std::vector<std::string>& lines, std::size_t number
 std::string key_of(const std::string& line) {
     const std::size_t equals = line.find('=');
     return equals == std::string::npos ? "" : trim(std::string_view(line).substr(0, equals));
+}
+
+std::string too_large(const std::string& number) {
+    const bool real = number.find_first_of(".eE") != std::string::npos;
+    return fmt::format("{} is more than 64 bits hold, at most {}", number,
+                       real ? "1.79e308" : "9_223_372_036_854_775_807");
 }
 
 // "10m", "1MiB": digits with a suffix, which TOML itself cannot say anything helpful about.
@@ -146,6 +154,10 @@ void add_syntax_fault(const std::string& path, const std::vector<std::string>& l
     }
     std::string value = key.empty() ? "" : line.substr(line.find('=') + 1);
     value = trim(value.substr(0, value.find('#')));
+    if (is_number_too_large(value)) {
+        faults.add(where, name, fmt::format("{}; would be right: a smaller one", too_large(value)));
+        return;
+    }
     if (has_unit_suffix(value)) {
         const Key* known = find_key(name);
         const std::string unit = known != nullptr && !known->unit.empty() ? std::string(known->unit) : "no unit";
@@ -243,6 +255,17 @@ void Reader::file(const std::string& path, const std::string& text, const std::s
         faults.add(asked_at, "include", fmt::format("{} includes itself; would be right: no cycle of includes", path));
         return;
     }
+    // A base that two files share is below both: read again it would undo what the first of them changed.
+    if (std::find(files.begin(), files.end(), canonical) != files.end()) {
+        return;
+    }
+    if (files.size() == most_files) {
+        faults.add(asked_at, "include",
+                   fmt::format("{} would be file number {}; would be right: at most {} files", path, most_files + 1,
+                               most_files));
+        return;
+    }
+    files.push_back(canonical);
     std::string content = text;
     if (content.empty()) {
         try {
@@ -276,14 +299,19 @@ void set_value(const std::string& text, const Key* key, Entry& entry) {
         }
     } catch (const toml::parse_error&) {
         // Not TOML ("10m"): it stays a text, and the type check says what the key wants.
+        if (is_number_too_large(text)) {
+            entry.value = OtherValue{too_large(text)};
+        }
     }
 }
 
 }  // namespace
 
-void read_run_file(const std::string& path, const std::string& text, std::vector<Entry>& entries, Faults& faults) {
-    Reader reader{entries, faults, {}, 0};
+std::vector<std::string> read_run_file(const std::string& path, const std::string& text, std::vector<Entry>& entries,
+                                       Faults& faults) {
+    Reader reader{entries, faults, {}, {}, 0};
     reader.file(path, text, "");
+    return reader.files;
 }
 
 void read_override(const std::string& argument, i64 index, std::vector<Entry>& entries, Faults& faults) {

@@ -23,16 +23,26 @@ InputFormat format_of(const std::string& path, InputFormat wanted) {
     return path.ends_with(".jsonl") || path.ends_with(".ndjson") ? InputFormat::jsonl : InputFormat::text;
 }
 
-void walk(const std::string& path, InputFormat format, std::vector<InputFile>& files) {
+// `above`: the folders that hold `path`, by their one true name, so that a link to one of them is noticed.
+void walk(const std::string& path, InputFormat format, std::vector<InputFile>& files, std::vector<std::string>& above) {
+    require(file_exists(path), ExitCode::data,
+            path + ": a link to something that does not exist (or may not be looked at); mend or remove it");
+    require(!is_special(path), ExitCode::data,
+            path + ": a pipe, socket or device; texts are regular files: write it to a file first, or leave it out");
     if (!is_directory(path)) {
         files.push_back({path, format_of(path, format), file_size(path, ExitCode::data)});
         return;
     }
+    const std::string canonical = std::filesystem::canonical(path).string();
+    require(std::find(above.begin(), above.end(), canonical) == above.end(), ExitCode::data,
+            path + ": a link to a folder that holds it, so that its texts would be read again and again; remove it");
+    above.push_back(canonical);
     for (const auto& name : list_directory(path, ExitCode::data)) {
         if (!name.starts_with('.')) {
-            walk(join_path(path, name), format, files);
+            walk(join_path(path, name), format, files, above);
         }
     }
+    above.pop_back();
 }
 
 // A byte order mark, or two ASCII characters with a zero byte beside each.
@@ -65,7 +75,8 @@ std::vector<InputFile> list_inputs(const std::vector<std::string>& paths, InputF
     for (const auto& path : paths) {
         require(file_exists(path), ExitCode::data, path + ": no such file or folder");
         const std::size_t before = files.size();
-        walk(path, format, files);
+        std::vector<std::string> above;
+        walk(path, format, files, above);
         require(files.size() > before, ExitCode::data, path + ": the folder holds no file");
     }
     return files;

@@ -35,8 +35,9 @@ struct InputFile {
     InputFormat format = InputFormat::text;  // text | jsonl
     i64 bytes = 0;
 };
-// Folders are walked in sorted order; names that start with '.' inside them are left out. Throws Error(data) for what
-// is not there.
+// Folders are walked in sorted order, links are followed; names that start with '.' inside them are left out. Throws
+// Error(data) with the path for what is not there (a dangling link too), for pipes, sockets and devices, and for a link
+// to a folder that holds it.
 std::vector<InputFile> list_inputs(const std::vector<std::string>& paths, InputFormat format);
 // Error(usage) when a file to be written is one of those to be read: the user's text would be lost.
 void refuse_output_over_input(const std::vector<InputFile>& files, const std::vector<std::string>& outputs);

@@ -8,6 +8,7 @@
 
 #include "kernels/common/error.h"
 
+#include "src/base/file.h"
 #include "src/data/content_hash.h"
 #include "src/data/token_set_writer.h"
 
@@ -94,8 +95,10 @@ void check(const IngestOptions& options) {
         require(!prefix.ends_with('/'), ExitCode::usage,
                 fmt::format("{} names a folder; give the prefix of the files in it, as in {}text", prefix, prefix));
     }
-    require(options.valid_prefix != options.prefix, ExitCode::usage,
-            "--valid-out and --out must be different prefixes");
+    require(options.valid_prefix.empty() || !same_place(options.valid_prefix + ".lock", options.prefix + ".lock"),
+            ExitCode::usage,
+            fmt::format("--valid-out {} and --out {} are the same prefix; give two different ones",
+                        options.valid_prefix, options.prefix));
 }
 
 }  // namespace
@@ -123,6 +126,11 @@ IngestReport ingest(const IngestOptions& options, const std::function<void(i64, 
     if (options.valid_fraction > 0) {
         valid = std::make_unique<TokenSetWriter>(valid_prefix, tokenizer, options.tokenizer);
     }
+    for (const TokenSetWriter* writer : std::initializer_list<const TokenSetWriter*>{&train, valid.get()}) {
+        if (writer != nullptr && !writer->replaced().empty()) {
+            report.notes.push_back(writer->replaced());
+        }
+    }
     DocumentReader reader(std::move(files), options.documents);
     Batcher batch(tokenizer, options.specials, threads);
     while (batch.read(reader)) {
@@ -144,6 +152,13 @@ IngestReport ingest(const IngestOptions& options, const std::function<void(i64, 
                         "text into more of them (--document-separator, --split-documents), or use another fraction or "
                         "--seed",
                         options.valid_fraction, train.documents()));
+    }
+    if (valid && train.documents() == 0 && valid->documents() > 0) {
+        fail(ExitCode::data,
+             fmt::format("--valid-fraction {} holds out all {} documents and leaves none to train on; whole documents "
+                         "are held out: cut the text into more of them (--document-separator, --split-documents), or "
+                         "use another fraction or --seed",
+                         options.valid_fraction, valid->documents()));
     }
     report.train = train.finish(faults);
     if (valid) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "src/base/file.h"
+#include "src/data/mapped_ranges.h"
 
 namespace ogrom {
 
@@ -21,7 +22,8 @@ namespace {
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path, Access access) {
-    const FileDescriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    // O_NONBLOCK: the open of a pipe that nobody writes to would never return.
+    const FileDescriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!descriptor) {
         fail_with_reason(path, "open");
     }
@@ -29,7 +31,7 @@ MappedFile::MappedFile(const std::string& path, Access access) {
     if (::fstat(descriptor.get(), &status) != 0) {
         fail_with_reason(path, "stat");
     }
-    require(S_ISREG(status.st_mode), ExitCode::data, path + ": not a regular file");
+    require(S_ISREG(status.st_mode), ExitCode::data, path + ": not a regular file (a folder, pipe, socket or device)");
     size_ = status.st_size;
     if (size_ == 0) {
         return;
@@ -39,12 +41,14 @@ MappedFile::MappedFile(const std::string& path, Access access) {
         fail_with_reason(path, "map");
     }
     data_ = static_cast<const char*>(address);
+    watch_range(data_, static_cast<std::size_t>(size_), path);
     // Advice only: a system that refuses it reads as well, a little slower.
     ::madvise(address, static_cast<std::size_t>(size_), access == Access::random ? MADV_RANDOM : MADV_SEQUENTIAL);
 }
 
 MappedFile::~MappedFile() {
     if (data_ != nullptr) {
+        forget_range(data_);
         ::munmap(const_cast<char*>(data_), static_cast<std::size_t>(size_));
     }
 }

@@ -1,4 +1,5 @@
 // A whole file mapped read-only: pages come and go with use, so a token file larger than memory costs no memory.
+// A file that becomes shorter meanwhile ends the process with its name and exit code 3 (mapped_ranges.h).
 #pragma once
 #include <string>
 #include <string_view>

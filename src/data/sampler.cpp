@@ -81,19 +81,18 @@ void Sampler::Impl::check_tokenizer(const std::string& tokenizer) {
         notes.push_back(prefix + ": no .json record; tokenizer and hashes cannot be compared, ids are checked as read");
         return;
     }
+    // The tokenizer first: where it differs, a larger vocabulary of the model would mend nothing.
+    if (!tokenizer.empty()) {
+        const Tokenizer expected = Tokenizer::load(tokenizer);
+        require(expected.identity() == record->tokenizer, ExitCode::data,
+                fmt::format("{}: made by tokenizer {} ({}), but data.tokenizer = \"{}\" is {}; name the tokenizer that "
+                            "made the set, or make the set again with `ogrom data`",
+                            prefix, record->tokenizer, record->tokenizer_path, tokenizer, expected.identity()));
+    }
     require(record->vocab <= vocab, ExitCode::data,
             fmt::format("{}: made by a tokenizer of {} entries, but the model's vocabulary is {}; set "
                         "model.vocab to at least {}",
                         prefix, record->vocab, vocab, record->vocab));
-    if (tokenizer.empty()) {
-        return;
-    }
-    const Tokenizer expected = Tokenizer::load(tokenizer);
-    require(
-        expected.identity() == record->tokenizer, ExitCode::data,
-        fmt::format("{}: made by tokenizer {} ({}), but data.tokenizer = \"{}\" is {}; name the tokenizer that made "
-                    "the set, or make the set again with `ogrom data`",
-                    prefix, record->tokenizer, record->tokenizer_path, tokenizer, expected.identity()));
 }
 
 void Sampler::Impl::check_size() const {
@@ -105,7 +104,9 @@ void Sampler::Impl::check_size() const {
                     line.set().prefix(), name, line.documents(), line.tokens(), T + 1,
                     rule.keep == PartRule::Keep::all
                         ? std::string()
-                        : fmt::format(" or another data.valid_fraction than {}", rule.fraction)));
+                        : fmt::format(" or another data.valid_fraction than {}; whole documents are held out, and "
+                                      "`ogrom data --split-documents blank-lines` makes more of a plain text",
+                                      rule.fraction)));
 }
 
 i64 Sampler::Impl::place_of(i64 n) const {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "kernels/common/error.h"
+#include "kernels/common/fault.h"
 
 #include "src/base/file.h"
 #include "src/data/content_hash.h"
@@ -54,7 +55,22 @@ void fail_bad_id(const std::string& prefix, i64 document, i64 position, i64 id, 
                      prefix, document, position, id, vocab, vocab - 1));
 }
 
-TokenSet::TokenSet(const std::string& prefix) : prefix_(prefix) {
+std::string token_sample_hash(std::string_view ids) {
+    constexpr std::size_t small = 1 << 20, end_bytes = 64 << 10, piece_bytes = 4 << 10, pieces = 64;
+    if (ids.size() <= small) {
+        return content_hash(ids);
+    }
+    ContentHasher hasher;
+    hasher.add(ids.substr(0, end_bytes));
+    const std::size_t stride = (ids.size() - 2 * end_bytes) / pieces;
+    for (std::size_t piece = 0; piece < pieces; ++piece) {
+        hasher.add(ids.substr(end_bytes + piece * stride, piece_bytes));
+    }
+    hasher.add(ids.substr(ids.size() - end_bytes));
+    return hasher.value();
+}
+
+TokenSet::TokenSet(const std::string& prefix, OpenCheck check) : prefix_(prefix) {
     if (!file_exists(prefix + ".idx")) {
         fail(ExitCode::data, no_set(prefix));
     }
@@ -64,6 +80,24 @@ TokenSet::TokenSet(const std::string& prefix) : prefix_(prefix) {
     check_sequences();
     check_documents();
     read_record();
+    if (record_ && check == OpenCheck::sampled && !fault_active("set_hashes_not_compared")) {
+        compare_hashes();
+    }
+}
+
+void TokenSet::compare_hashes() const {
+    const auto compare = [&](const char* ending, const std::string& found, const std::string& wanted) {
+        require(
+            found == wanted, ExitCode::data,
+            fmt::format("{0}{1}: content hash is {2}, the record {0}.json says {3}: the file is damaged, or another "
+                        "job wrote over it; `ogrom data --check {0}` reads the whole set, `ogrom data --input` "
+                        "makes it again",
+                        prefix_, ending, found, wanted));
+    };
+    compare(".idx", content_hash(index_.view()), record_->index_hash);
+    if (!record_->sample_hash.empty()) {
+        compare(".bin", token_sample_hash(ids_.view()), record_->sample_hash);
+    }
 }
 
 void TokenSet::read_header() {
@@ -146,6 +180,12 @@ void TokenSet::read_record() {
     documents_ = table_entries_ - 1;
     const std::string path = prefix_ + ".json";
     if (!file_exists(path)) {
+        require(
+            !file_exists(prefix_ + ".lock"), ExitCode::data,
+            fmt::format("{0}: its record {0}.json is absent and {0}.lock is there: a job is just writing the set, or "
+                        "was stopped while it put the files in place; wait for it, or make the set again with "
+                        "`ogrom data`",
+                        prefix_));
         return;
     }
     TokenSetRecord record;
@@ -167,6 +207,7 @@ void TokenSet::read_record() {
         record.skipped = json.at("skipped").get<i64>();
         record.hash = json.at("hash").get<std::string>();
         record.index_hash = json.at("index_hash").get<std::string>();
+        record.sample_hash = json.value("sample_hash", std::string());
         record.bytes = json.at("bytes").get<i64>();
         record.index_bytes = json.at("index_bytes").get<i64>();
     } catch (const nlohmann::json::exception& error) {
@@ -179,9 +220,9 @@ void TokenSet::read_record() {
         record.index_bytes != index_.size()) {
         fail(ExitCode::data,
              fmt::format("{} belongs to another token set: it tells of {} documents, {} tokens, {} and {} bytes; the "
-                         ".idx and .bin files have {}, {}, {} and {}",
+                         ".idx and .bin files have {}, {}, {} and {}; `ogrom data --check {}` reads the whole set",
                          path, record.documents, record.tokens, record.index_bytes, record.bytes, documents_, tokens_,
-                         index_.size(), ids_.size()));
+                         index_.size(), ids_.size(), prefix_));
     }
     record_ = record;
 }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/common/dtype.h"
@@ -35,16 +36,23 @@ struct TokenSetRecord {
     i64 skipped = 0;          // documents or lines left out as invalid
     std::string hash;         // of .bin, "xxh3-128:" + 32 hex digits
     std::string index_hash;   // of .idx
+    std::string sample_hash;  // of pieces of .bin (token_sample_hash); empty in records of older programs
     i64 bytes = 0;            // of .bin
     i64 index_bytes = 0;      // of .idx
+};
+
+// How much of the contents is compared with the record when a set is opened.
+enum class OpenCheck {
+    sampled,  // the hash of .idx, and of pieces of .bin: milliseconds, and a file of another job does not pass
+    counts    // none: verify() follows, which reads everything
 };
 
 class TokenSet {
 public:
     // Maps and checks: sizes are bounded by the files before anything is allocated, every sequence lies inside .bin,
-    // the document table is sorted and covers all sequences, the record's counts agree. Throws Error(data) with the
-    // path and the first bad entry.
-    explicit TokenSet(const std::string& prefix);
+    // the document table is sorted and covers all sequences, the record's counts and (`check`) hashes agree, no job
+    // was stopped while it replaced the files. Throws Error(data) with the path and the first bad entry.
+    explicit TokenSet(const std::string& prefix, OpenCheck check = OpenCheck::sampled);
 
     [[nodiscard]] i64 documents() const { return documents_; }  // empty ones included
     [[nodiscard]] i64 tokens() const { return tokens_; }
@@ -65,6 +73,7 @@ private:
     void check_sequences();
     void check_documents() const;
     void read_record();
+    void compare_hashes() const;
 
     std::string prefix_;
     MappedFile index_, ids_;
@@ -76,6 +85,10 @@ private:
     [[nodiscard]] i64 pointer(i64 sequence) const;
     [[nodiscard]] i64 table(i64 entry) const;
 };
+
+// All of a file up to 1 MiB; of a larger one both ends and 64 pieces between them, so that it is cheap on a set of any
+// size and still tells two sets of equal size apart.
+std::string token_sample_hash(std::string_view ids);
 
 // The message of a bad id (the same wherever it is found).
 [[noreturn]] void fail_bad_id(const std::string& prefix, i64 document, i64 position, i64 id, i64 vocab);

@@ -9,6 +9,7 @@
 #include "kernels/common/fault.h"
 
 #include "src/base/file.h"
+#include "src/comm/lock_file.h"
 #include "src/data/content_hash.h"
 
 namespace ogrom {
@@ -21,7 +22,7 @@ constexpr i64 largest_uint16 = 65535;
 // A file under a temporary name, buffered and hashed as it is written.
 class HashedFile {
 public:
-    explicit HashedFile(const std::string& path) : file_(path, Create::truncate) { buffer_.reserve(buffer_bytes); }
+    explicit HashedFile(const std::string& path) : file_(path, Create::exclusive) { buffer_.reserve(buffer_bytes); }
     template <class T>
     void put(T value) {
         char bytes[sizeof value];
@@ -69,20 +70,48 @@ std::string record_text(const TokenSetRecord& record, Dtype type) {
                                          {"bytes", record.bytes},
                                          {"index_bytes", record.index_bytes},
                                          {"hash", record.hash},
-                                         {"index_hash", record.index_hash}};
+                                         {"index_hash", record.index_hash},
+                                         {"sample_hash", record.sample_hash}};
     return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+// Under the lock, so what bears these names was left by a job that was killed.
+void remove_temporary(const std::string& prefix) {
+    for (const char* name : {".bin.tmp", ".idx.lengths.tmp", ".idx.tmp"}) {
+        remove_file(prefix + name);
+    }
+    remove_left_over(prefix + ".json");
+}
+
+// A set that could not be put in place is refused before hours of encoding, not after.
+const std::string& writable(const std::string& prefix) {
+    for (const char* ending : {".bin", ".idx", ".json"}) {
+        require(!is_directory(prefix + ending), ExitCode::checkpoint,
+                fmt::format("{}{}: is a folder; a file of the token set would stand there: give another --out", prefix,
+                            ending));
+    }
+    make_directories(parent_path(prefix));
+    return prefix;
 }
 
 }  // namespace
 
 struct TokenSetWriter::Impl {
-    explicit Impl(const std::string& name) : prefix(name), bin(name + ".bin.tmp"), lengths(name + ".idx.lengths.tmp") {}
+    explicit Impl(const std::string& name)
+        : prefix(writable(name)),
+          lock(name + ".lock", {name,
+                                "two jobs cannot write one token set; wait for that job or end it, or give another "
+                                "prefix",
+                                "--out must be a prefix in a folder that this user may write to"}),
+          bin((remove_temporary(name), name + ".bin.tmp")),
+          lengths(name + ".idx.lengths.tmp") {}
     ~Impl();
     void add_document(std::span<const std::int32_t> ids);
     void put_ids(std::span<const std::int32_t> ids);
     void write_index();
 
     std::string prefix;
+    LockFile lock;  // held until the temporary files are gone
     HashedFile bin, lengths;
     TokenSetRecord record;
     Dtype type = Dtype::u16;
@@ -94,12 +123,10 @@ struct TokenSetWriter::Impl {
 };
 
 TokenSetWriter::Impl::~Impl() {
-    for (const char* name : {".bin.tmp", ".idx.lengths.tmp", ".idx.tmp"}) {
-        try {
-            remove_file(prefix + name);
-        } catch (const Error&) {
-            // Nothing to be done about a temporary file here; the fault that led here is the one to report.
-        }
+    try {
+        remove_temporary(prefix);
+    } catch (const Error&) {
+        // Nothing to be done about a temporary file here; the fault that led here is the one to report.
     }
 }
 
@@ -177,7 +204,6 @@ TokenSetWriter::TokenSetWriter(const std::string& prefix, const Tokenizer& token
                                i64 max_sequence) {
     require(tokenizer.eod().has_value(), ExitCode::data,
             tokenizer_path + ": the tokenizer has no end-of-document token; add <|endoftext|> to its added_tokens");
-    make_directories(parent_path(prefix));
     impl_ = std::make_unique<Impl>(prefix);
     impl_->max_sequence = max_sequence;
     impl_->record.tokenizer = tokenizer.identity();
@@ -188,6 +214,9 @@ TokenSetWriter::TokenSetWriter(const std::string& prefix, const Tokenizer& token
 }
 TokenSetWriter::~TokenSetWriter() = default;
 
+const std::string& TokenSetWriter::replaced() const {
+    return impl_->lock.replaced();
+}
 i64 TokenSetWriter::documents() const {
     return impl_->record.documents;
 }
@@ -221,6 +250,7 @@ TokenSetRecord TokenSetWriter::finish(const InputFaults& faults) {
     impl_->bin.close();
     record.hash = impl_->bin.hash();
     record.bytes = impl_->bin.bytes();
+    record.sample_hash = token_sample_hash(MappedFile(impl_->prefix + ".bin.tmp", MappedFile::Access::random).view());
     impl_->write_index();
     // Without the old record first, a stop between the renames could leave old and new parts that look like one set.
     remove_file(impl_->prefix + ".json");

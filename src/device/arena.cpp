@@ -58,10 +58,12 @@ std::string largest_line(const Ledger& ledger, Tiers tiers) {
 
 std::string host_message(const Ledger& ledger, Tiers tiers, i64 one, int node_ranks, i64 free_bytes) {
     return fmt::format(
-        "does not fit in memory: requested {} for {} rank{} of this machine ({} each), free {}; {}; a smaller "
-        "train.micro_batch, train.sequence or model, or fewer ranks on this machine would fit",
+        "does not fit in memory: requested {} for {} rank{} of this machine ({} each), free {}; {}; less is "
+        "taken by a smaller train.micro_batch or train.sequence, train.recompute = \"full\", a higher parallel.zero "
+        "over "
+        "more data ranks, more parallel.tensor or parallel.pipeline ranks on further machines{}",
         human_bytes(one * node_ranks), node_ranks, node_ranks == 1 ? "" : "s", human_bytes(one),
-        human_bytes(free_bytes), largest_line(ledger, tiers));
+        human_bytes(free_bytes), largest_line(ledger, tiers), node_ranks > 1 ? ", or fewer ranks on this machine" : "");
 }
 
 constexpr Tiers everything = {Tier::device, Tier::host, Tier::pageable};

@@ -79,6 +79,13 @@ void save_checkpoint(Communicator& world, const std::string& directory, const Ch
                      const ParameterLayout& layout, const ModelConfig& model,
                      std::span<const StateGroup<const T>> to_write, i64 keep_last);
 
+// Collective: what save_checkpoint would put on the disk, and whether `folder` (which exists) has room for it:
+// Error(checkpoint) with both figures on every rank where it has not. Nothing is written.
+template <class T>
+void require_room(Communicator& world, const std::string& folder, const CheckpointHeader& header,
+                  const ParameterLayout& layout, const ModelConfig& model,
+                  std::span<const StateGroup<const T>> to_write);
+
 // Where every rank of `dp` holds the whole model: each writes an even share, after the replicas were compared.
 template <class T>
 void save_checkpoint(Communicator& dp, const std::string& directory, const CheckpointHeader& header,
@@ -93,10 +100,14 @@ void require_equal_replicas(Communicator& replicas, u64 hash, const std::string&
 // (file and reason) in `passed_over`. Completeness: manifest present, every file present with its bytes.
 std::optional<std::string> find_latest(const std::string& directory, std::vector<std::string>& passed_over);
 
-// Compares the master file with its hashes in the manifest; Error(checkpoint) names file and block. Before a header is
-// trusted: a flipped byte in it must not pass for a setting that was changed.
-void verify_master(const std::string& checkpoint);
+// All of them, newest first, as find_latest takes them.
+std::vector<std::string> complete_checkpoints(const std::string& directory, std::vector<std::string>& passed_over);
 
+// Collective: the files of `checkpoint` (a step folder, the same on all ranks) against the manifest, each block hashed
+// on one rank. What is wrong, with file and block, the same text on every rank; empty where nothing is.
+std::string damage_of(Communicator& world, const std::string& checkpoint);
+
+// Where a flipped byte must not pass for a setting that was changed, damage_of comes first.
 CheckpointHeader read_header(const std::string& checkpoint);
 // The model described by a checkpoint's own attributes (for sample and inspect).
 ModelConfig read_model(const std::string& checkpoint);
@@ -112,9 +123,12 @@ struct LoadReport {
 // rank names the same groups. Refuses missing, unexpected, mis-shaped or wrong-typed tensors and groups by name
 // (strict), else loads what matches and appends the rest to `skipped`; groups of state that nobody asked for are
 // unexpected unless "weights" alone is asked for. At last the weight hash over all ranks is compared with the header's.
+// `hashes`: whether damage_of has found nothing a moment ago.
+enum class Hashes { check, were_checked };
 template <class T>
 LoadReport load_checkpoint(Communicator& world, const std::string& checkpoint, const ParameterLayout& layout,
-                           std::span<const StateGroup<T>> wanted, bool strict, std::vector<std::string>& skipped);
+                           std::span<const StateGroup<T>> wanted, bool strict, std::vector<std::string>& skipped,
+                           Hashes hashes = Hashes::check);
 
 // The whole flat state on every rank. Empty spans in `state` are not read.
 template <class T>

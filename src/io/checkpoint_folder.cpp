@@ -6,6 +6,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fmt/format.h>
+#include <limits>
 #include <random>
 #include <signal.h>
 #include <sys/stat.h>
@@ -89,15 +90,44 @@ std::string temporary_name(i64 step) {
     return fmt::format("{}{}{}-{}-{:08x}", step_name(step), temporary_mark, host_name(), ::getpid(), random());
 }
 
-std::optional<std::string> find_latest(const std::string& directory, std::vector<std::string>& passed_over) {
+namespace {
+
+std::vector<std::string> newest_complete(const std::string& directory, std::size_t most,
+                                         std::vector<std::string>& passed_over) {
+    std::vector<std::string> complete;
     for (const auto& [step, path] : step_folders(directory)) {
         const std::string reason = incomplete_reason(path);
-        if (reason.empty()) {
-            return fs::absolute(path).string();
+        if (!reason.empty()) {
+            passed_over.push_back(fmt::format("{} is not complete: {}", step_name(step), reason));
+        } else if (complete.push_back(fs::absolute(path).string()); complete.size() == most) {
+            break;
         }
-        passed_over.push_back(fmt::format("{} is not complete: {}", step_name(step), reason));
     }
-    return std::nullopt;
+    return complete;
+}
+
+// The step folder that `latest` names; empty where it is no file of the one line that commit() writes.
+std::string read_latest(const fs::path& latest) {
+    constexpr i64 longest = 64;
+    if (!fs::is_regular_file(latest)) {
+        return {};
+    }
+    std::string name = read_file(latest.string(), longest);
+    if (name.ends_with('\n')) {
+        name.pop_back();
+    }
+    return step_of(name) ? (latest.parent_path() / name).string() : std::string();
+}
+
+}  // namespace
+
+std::vector<std::string> complete_checkpoints(const std::string& directory, std::vector<std::string>& passed_over) {
+    return newest_complete(directory, std::numeric_limits<std::size_t>::max(), passed_over);
+}
+
+std::optional<std::string> find_latest(const std::string& directory, std::vector<std::string>& passed_over) {
+    const std::vector<std::string> found = newest_complete(directory, 1, passed_over);
+    return found.empty() ? std::nullopt : std::optional(found.front());
 }
 
 std::string resolve_checkpoint(const std::string& path) {
@@ -107,6 +137,11 @@ std::string resolve_checkpoint(const std::string& path) {
     }
     if (place.filename() == master_name) {
         return place.parent_path().string();
+    }
+    if (place.filename() == "latest") {
+        if (const std::string named = read_latest(place); !named.empty()) {
+            return named;
+        }
     }
     if (step_of(place.filename().string()) || file_exists((place / manifest_name).string())) {
         return place.string();

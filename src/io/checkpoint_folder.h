@@ -14,8 +14,9 @@ std::string step_name(i64 step);                             // "step-00000012"
 std::optional<i64> step_of(const std::string& folder_name);  // of a name that step_name makes
 std::string temporary_name(i64 step);                        // "step-00000012.tmp-<host>-<pid>-<random>"
 
-// The step folder a user means by `path`: a step folder, its checkpoint.h5, a checkpoints/ folder or a run's folder
-// (the newest complete one of these). Throws Error(checkpoint) when there is none.
+// The step folder a user means by `path`: a step folder, its checkpoint.h5, the file `latest` beside it (what it
+// names), a checkpoints/ folder or a run's folder (the newest complete one of these). Throws Error(checkpoint) when
+// there is none.
 std::string resolve_checkpoint(const std::string& path);
 
 // Removes what saves that can no longer finish left behind: temporaries of this process, of dead processes of this

@@ -190,13 +190,6 @@ Cursor parse_cursor(const std::string& text, const std::string& file) {
     return cursor;
 }
 
-void verify_master(const std::string& checkpoint) {
-    const std::string folder = resolve_checkpoint(checkpoint);
-    Manifest manifest = read_manifest(folder);
-    std::erase_if(manifest.files, [](const FileRecord& record) { return record.file != master_name; });
-    verify_manifest(folder, manifest, 0, 1);
-}
-
 CheckpointHeader read_header(const std::string& checkpoint) {
     return on_io_thread([&] {
         const std::string path = join_path(resolve_checkpoint(checkpoint), master_name);

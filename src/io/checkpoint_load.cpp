@@ -216,15 +216,36 @@ void read_dataset(hid_t dataset, const std::string& file, const std::string& ite
     read_slab(dataset, file, item, std::vector<hsize_t>(shape.size()), {shape.begin(), shape.end()}, type, to);
 }
 
+std::string damage_of(Communicator& world, const std::string& checkpoint) {
+    try {
+        share_result(world, "checkpoint.verify", [&] {
+            Manifest manifest;
+            (void)verify_files(checkpoint, manifest, world.rank(), world.size());
+            return std::string();
+        });
+    } catch (const Error& error) {
+        if (error.code() != ExitCode::checkpoint) {
+            throw;
+        }
+        return error.what();
+    }
+    return {};
+}
+
 template <class T>
 LoadReport load_checkpoint(Communicator& world, const std::string& checkpoint, const ParameterLayout& layout,
-                           std::span<const StateGroup<T>> wanted, bool strict, std::vector<std::string>& skipped) {
+                           std::span<const StateGroup<T>> wanted, bool strict, std::vector<std::string>& skipped,
+                           Hashes hashes) {
     std::string folder;
     Manifest manifest;
     LoadReport report;
     share_result(world, "checkpoint.verify", [&] {
         folder = resolve_checkpoint(checkpoint);
-        report.bytes_verified = verify_files(folder, manifest, world.rank(), world.size());
+        if (hashes == Hashes::check) {
+            report.bytes_verified = verify_files(folder, manifest, world.rank(), world.size());
+        } else {
+            manifest = read_manifest(folder);
+        }
         return std::string();
     });
     LoadResult result;
@@ -251,9 +272,10 @@ LoadReport load_checkpoint(Communicator& world, const std::string& checkpoint, c
     return report;
 }
 template LoadReport load_checkpoint<float>(Communicator&, const std::string&, const ParameterLayout&,
-                                           std::span<const StateGroup<float>>, bool, std::vector<std::string>&);
+                                           std::span<const StateGroup<float>>, bool, std::vector<std::string>&, Hashes);
 template LoadReport load_checkpoint<double>(Communicator&, const std::string&, const ParameterLayout&,
-                                            std::span<const StateGroup<double>>, bool, std::vector<std::string>&);
+                                            std::span<const StateGroup<double>>, bool, std::vector<std::string>&,
+                                            Hashes);
 
 template <class T>
 LoadReport load_checkpoint(Communicator& comm, const std::string& checkpoint, const ParameterLayout& layout,

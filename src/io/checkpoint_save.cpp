@@ -52,6 +52,43 @@ void collect(const std::vector<std::vector<u64>>& messages, Placement& placement
     placement.require_whole();
 }
 
+// What a rank writes, and on rank 0 who writes what and the bytes that all files take.
+struct Draft {
+    explicit Draft(std::span<const Parameter> table) : placement(table) {}
+    Part part;
+    Placement placement;
+    i64 bytes = 0;
+};
+
+template <class T>
+Draft draft_save(Communicator& world, const CheckpointHeader& header, const ParameterLayout& layout,
+                 const ModelConfig& model, std::span<const StateGroup<const T>> to_write) {
+    Draft draft(layout.table());
+    u64 own = 0;
+    share_result(world, "checkpoint.pieces", [&] {
+        draft.part = make_part<T>(layout, to_write);
+        if (!draft.part.empty()) {
+            own = static_cast<u64>(on_io_thread([&] { return part_bytes(draft.part, world.rank()); }));
+        }
+        return std::string();
+    });
+    const auto messages = gather_words(world, pack(draft.part), Receivers::first, "checkpoint.placement");
+    std::vector<i64> parts;
+    for (const std::vector<u64>& bytes : gather_words(world, {&own, 1}, Receivers::first, "checkpoint.bytes")) {
+        parts.push_back(static_cast<i64>(bytes[0]));
+    }
+    share_result(world, "checkpoint.placed", [&] {
+        collect(messages, draft.placement);
+        if (world.rank() == 0) {
+            const i64 master =
+                on_io_thread([&] { return master_bytes(draft.placement, draft.part.type, header, model); });
+            draft.bytes = checkpoint_bytes(parts, master);
+        }
+        return std::string();
+    });
+    return draft;
+}
+
 // Rank 0: room and a temporary folder; its name.
 std::string prepare_folder(const Disk& disk, const std::string& directory, i64 step, i64 needed) {
     disk.make_folders(directory);
@@ -78,24 +115,34 @@ void require_equal_replicas(Communicator& replicas, u64 hash, const std::string&
 }
 
 template <class T>
+void require_room(Communicator& world, const std::string& folder, const CheckpointHeader& header,
+                  const ParameterLayout& layout, const ModelConfig& model,
+                  std::span<const StateGroup<const T>> to_write) {
+    const Draft draft = draft_save<T>(world, header, layout, model, to_write);
+    share_result(world, "checkpoint.room", [&] {
+        if (world.rank() == 0) {
+            Disk().require_free(folder, draft.bytes);
+        }
+        return std::string();
+    });
+}
+template void require_room<float>(Communicator&, const std::string&, const CheckpointHeader&, const ParameterLayout&,
+                                  const ModelConfig&, std::span<const StateGroup<const float>>);
+template void require_room<double>(Communicator&, const std::string&, const CheckpointHeader&, const ParameterLayout&,
+                                   const ModelConfig&, std::span<const StateGroup<const double>>);
+
+template <class T>
 void save_checkpoint(Communicator& world, const std::string& directory, const CheckpointHeader& header,
                      const ParameterLayout& layout, const ModelConfig& model,
                      std::span<const StateGroup<const T>> to_write, i64 keep_last) {
     const Disk disk;
     const bool first = world.rank() == 0;
-    Part part;
-    share_result(world, "checkpoint.pieces", [&] {
-        part = make_part<T>(layout, to_write);
-        return std::string();
-    });
-    Placement placement(layout.table());
-    const auto messages = gather_words(world, pack(part), Receivers::first, "checkpoint.placement");
+    const Draft draft = draft_save<T>(world, header, layout, model, to_write);
+    const Part& part = draft.part;
     std::string temporary;
     try {
         temporary = share_result(world, "checkpoint.folder", [&] {
-            collect(messages, placement);
-            return first ? prepare_folder(disk, directory, header.step, checkpoint_bytes(placement, part.type))
-                         : std::string();
+            return first ? prepare_folder(disk, directory, header.step, draft.bytes) : std::string();
         });
         std::optional<FileRecord> written;
         share_result(world, "checkpoint.part", [&] {
@@ -108,8 +155,8 @@ void save_checkpoint(Communicator& world, const std::string& directory, const Ch
         Manifest manifest{1, header.step, gather_records(world, written)};
         share_result(world, "checkpoint.commit", [&] {
             if (first) {
-                manifest.files.push_back(
-                    on_io_thread([&] { return write_master(disk, temporary, placement, part.type, header, model); }));
+                manifest.files.push_back(on_io_thread(
+                    [&] { return write_master(disk, temporary, draft.placement, part.type, header, model); }));
                 write_manifest(disk, temporary, manifest);
                 for (const std::string& line : set_aside_later(disk, directory, header.step)) {
                     log_warning("{}", line);

@@ -206,10 +206,11 @@ void unpack(std::span<const u64> message, int writer, Placement& placement) {
     }
 }
 
-FileRecord write_part(const Disk& disk, const std::string& folder, const Part& part, int writer) {
-    const std::string path = join_path(folder, part_name(writer));
+namespace {
+
+// The file of a part without its data, and where the data stands in it and in memory.
+std::vector<Placed> lay_out_part(h5::Image& image, const std::string& path, const Part& part, int writer) {
     const i64 width = size_of(part.type);
-    h5::Image image;
     image.create(path);
     h5::put(image.file(), "format", i64{1}, path);
     h5::put(image.file(), "writer", i64{writer}, path);
@@ -226,13 +227,11 @@ FileRecord write_part(const Disk& disk, const std::string& folder, const Part& p
         }
     }
     image.close();
-    return write_image(disk, path, image, placed);
+    return placed;
 }
 
-FileRecord write_master(const Disk& disk, const std::string& folder, const Placement& placement, Dtype type,
-                        const CheckpointHeader& header, const ModelConfig& model) {
-    const std::string path = join_path(folder, master_name);
-    h5::Image image;
+void lay_out_master(h5::Image& image, const std::string& path, const Placement& placement, Dtype type,
+                    const CheckpointHeader& header, const ModelConfig& model) {
     image.create(path);
     put_header(image.file(), header, path);
     put_model(image.file(), model, path);
@@ -246,7 +245,35 @@ FileRecord write_master(const Disk& disk, const std::string& folder, const Place
         }
     }
     image.close();
+}
+
+}  // namespace
+
+FileRecord write_part(const Disk& disk, const std::string& folder, const Part& part, int writer) {
+    const std::string path = join_path(folder, part_name(writer));
+    h5::Image image;
+    const std::vector<Placed> placed = lay_out_part(image, path, part, writer);
+    return write_image(disk, path, image, placed);
+}
+
+FileRecord write_master(const Disk& disk, const std::string& folder, const Placement& placement, Dtype type,
+                        const CheckpointHeader& header, const ModelConfig& model) {
+    const std::string path = join_path(folder, master_name);
+    h5::Image image;
+    lay_out_master(image, path, placement, type, header, model);
     return write_image(disk, path, image, {});
+}
+
+i64 part_bytes(const Part& part, int writer) {
+    h5::Image image;
+    (void)lay_out_part(image, part_name(writer), part, writer);
+    return image.size();
+}
+
+i64 master_bytes(const Placement& placement, Dtype type, const CheckpointHeader& header, const ModelConfig& model) {
+    h5::Image image;
+    lay_out_master(image, master_name, placement, type, header, model);
+    return image.size();
 }
 
 void write_manifest(const Disk& disk, const std::string& folder, const Manifest& manifest) {
@@ -272,12 +299,22 @@ void commit(const Disk& disk, const std::string& directory, const std::string& t
     disk.replace_file(latest, name + "\n");
 }
 
-i64 checkpoint_bytes(const Placement& placement, Dtype type) {
-    const i64 groups = static_cast<i64>(placement.groups().size());
-    const i64 tensors = static_cast<i64>(placement.table().size());
-    constexpr i64 part_overhead = 65536, header = i64{1} << 20;
-    return placement.elements() * size_of(type) + header + groups * tensors * 1200 + placement.mappings() * 100 +
-           placement.writers() * part_overhead;
+i64 checkpoint_bytes(std::span<const i64> parts, i64 master) {
+    constexpr i64 file_system_block = 4096;
+    Manifest manifest;
+    i64 total = 0;
+    const auto add = [&](const std::string& file, i64 bytes) {
+        const i64 blocks = ceil_div(bytes, manifest_block_bytes);
+        manifest.files.push_back({file, bytes, std::vector<BlockHash>(static_cast<std::size_t>(blocks))});
+        total += round_up(bytes, file_system_block);
+    };
+    for (std::size_t writer = 0; writer < parts.size(); ++writer) {
+        if (parts[writer] > 0) {
+            add(part_name(static_cast<int>(writer)), parts[writer]);
+        }
+    }
+    add(master_name, master);
+    return total + round_up(static_cast<i64>(to_text(manifest).size()), file_system_block);
 }
 
 i64 checkpoint_staging_bytes(i64 tensors, i64 groups, int writers) {

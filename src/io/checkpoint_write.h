@@ -42,8 +42,13 @@ void write_manifest(const Disk& disk, const std::string& folder, const Manifest&
 // fsync of `directory`, then `latest`.
 void commit(const Disk& disk, const std::string& directory, const std::string& temporary, i64 step);
 
-// Bytes that a save will put on the disk, rounded up (free space is checked against it).
-i64 checkpoint_bytes(const Placement& placement, Dtype type);
+// Bytes of the files that write_part and write_master make: to the byte, from the same images. On the I/O thread.
+i64 part_bytes(const Part& part, int writer);
+i64 master_bytes(const Placement& placement, Dtype type, const CheckpointHeader& header, const ModelConfig& model);
+
+// Bytes that a save takes from the disk, manifest included, each file in whole blocks of a file system. `parts`: of
+// each writer, 0 where it writes none.
+i64 checkpoint_bytes(std::span<const i64> parts, i64 master);
 
 // Host memory that a save or load takes beside the state itself: data is written and read in place, so only the
 // master's image (about 300 bytes a tensor and mapping), the list of pieces, the hash buffer and HDF5's caches. For the

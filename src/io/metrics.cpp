@@ -3,7 +3,7 @@
 #include "src/io/metrics.h"
 
 #include <fmt/format.h>
-#include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "kernels/common/fault.h"
@@ -11,78 +11,82 @@
 #include "src/base/file.h"
 #include "src/base/log.h"
 #include "src/base/timer.h"
-#include "src/io/hdf5_image.h"
 #include "src/io/io_thread.h"
 #include "src/io/metrics_csv.h"
+#include "src/io/metrics_h5.h"
 
 namespace ogrom {
 
 namespace {
 
-// The value of one column of a row, as the file stores it: a missing validation loss is NaN.
-double real_value(const StepMetrics& row, const MetricsColumn& column) {
-    if (column.kind == MetricsColumn::Kind::optional) {
-        return row.valid_loss.value_or(std::numeric_limits<double>::quiet_NaN());
-    }
-    return row.*column.real;
-}
-i64 integer_value(const StepMetrics& row, const MetricsColumn& column) {
-    return column.kind == MetricsColumn::Kind::flag ? i64{row.skipped ? 1 : 0} : row.*column.integer;
-}
-
-template <class Value, class Get>
-void put_column(hid_t group, const MetricsColumn& column, const std::vector<StepMetrics>& rows, const std::string& file,
-                Get get) {
-    std::vector<Value> values;
-    values.reserve(rows.size());
+std::string rows_text(const std::vector<StepMetrics>& rows) {
+    std::string text = metrics_head();
     for (const StepMetrics& row : rows) {
-        values.push_back(get(row, column));
+        text += metrics_line(row);
     }
-    const hsize_t extent = values.size();
-    const h5::Space space(h5::check(H5Screate_simple(1, &extent, nullptr), file, column.name));
-    const h5::Dataset dataset(h5::check(H5Dcreate2(group, column.name, h5::file_type(dtype_of<Value>()), space.get(),
-                                                   H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
-                                        file, column.name));
-    h5::put(dataset.get(), "unit", std::string(column.unit), file);
-    if (!values.empty()) {
-        h5::check_status(
-            H5Dwrite(dataset.get(), h5::memory_type(dtype_of<Value>()), H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()),
-            file, column.name);
-    }
+    return text;
 }
 
-// One dataset per column under /metrics; built in memory, then put in place as a whole.
-void write_metrics_h5(const std::string& path, const std::vector<StepMetrics>& rows) {
-    h5::Image image;
-    image.create(path);
-    h5::put(image.file(), "format", i64{1}, path);
-    {
-        const h5::Group group = h5::make_group(image.file(), "metrics", path);
-        h5::put(group.get(), "rows", static_cast<i64>(rows.size()), path);
-        for (const MetricsColumn& column : metrics_columns()) {
-            const bool real = column.kind == MetricsColumn::Kind::real || column.kind == MetricsColumn::Kind::optional;
-            if (real) {
-                put_column<double>(group.get(), column, rows, path, real_value);
-            } else {
-                put_column<i64>(group.get(), column, rows, path, integer_value);
+// The first free one of PATH.damaged, PATH.damaged-2 ...
+std::string name_for_damaged(const std::string& path) {
+    std::string name = path + ".damaged";
+    for (int i = 2; file_exists(name); ++i) {
+        name = fmt::format("{}.damaged-{}", path, i);
+    }
+    return name;
+}
+
+// Rows of metrics.h5 for those that the CSV has not; a file that cannot be read is no reason to refuse a resume.
+std::vector<StepMetrics> rows_of_h5(const std::string& path) {
+    std::vector<StepMetrics> rows;
+    if (!file_exists(path) || fault_active("metrics_h5_not_asked")) {
+        return rows;
+    }
+    try {
+        on_io_thread([&] { rows = read_metrics_h5(path); });
+    } catch (const Error& error) {
+        log_warning("metrics cannot be restored from {}: {}", path, error.what());
+        rows.clear();
+    }
+    return rows;
+}
+
+// Leaves the rows up to `last_step` in the CSV; a torn last line goes with those behind. What the CSV lacks (it is
+// missing, cut or damaged) comes from metrics.h5. A damaged CSV is kept under another name.
+void restore_rows(const std::string& csv, const std::string& h5, i64 last_step) {
+    std::map<i64, StepMetrics> rows;
+    const auto take = [&](const std::vector<StepMetrics>& from) {
+        const std::size_t before = rows.size();
+        for (const StepMetrics& row : from) {
+            if ((row.step > 0 && row.step <= last_step) || fault_active("metrics_rows_not_cut")) {
+                rows.emplace(row.step, row);  // a step that is there already stays
             }
         }
+        return rows.size() - before;
+    };
+    const bool had_csv = file_exists(csv), had_h5 = file_exists(h5);
+    const MetricsFound found = had_csv ? find_metrics_rows(csv) : MetricsFound{};
+    take(found.rows);
+    if (!found.damage.empty()) {
+        const std::string kept = name_for_damaged(csv);
+        rename_durable(csv, kept);
+        log_warning("{}; the {} rows that can be read stay, the damaged file is kept as {}", found.damage, rows.size(),
+                    kept);
     }
-    image.close();
-    std::string bytes(static_cast<std::size_t>(image.size()), '\0');
-    image.fetch(0, bytes.data(), bytes.size());
-    write_file_atomic(path, bytes);
-}
-
-// Leaves the rows up to `last_step`; a torn last line goes with them.
-void cut_rows(const std::string& path, i64 last_step) {
-    std::string text = metrics_head();
-    for (const StepMetrics& row : read_metrics_csv(path)) {
-        if (row.step <= last_step || fault_active("metrics_rows_not_cut")) {
-            text += metrics_line(row);
+    if (static_cast<i64>(rows.size()) < last_step) {
+        if (const std::size_t restored = take(rows_of_h5(h5)); restored > 0) {
+            log_warning("{} of {} steps restored in {} from {}", restored, last_step, csv, h5);
         }
     }
-    write_file_atomic(path, text);
+    if (static_cast<i64>(rows.size()) < last_step && (had_csv || had_h5)) {
+        log_warning("{}: the rows of {} of {} steps are lost; training is not concerned", csv,
+                    last_step - static_cast<i64>(rows.size()), last_step);
+    }
+    std::vector<StepMetrics> kept;
+    for (const auto& [step, row] : rows) {
+        kept.push_back(row);
+    }
+    write_file_atomic(csv, rows_text(kept));
 }
 
 }  // namespace
@@ -96,8 +100,8 @@ Metrics::Metrics(const std::string& folder, i64 last_step) : impl_(std::make_uni
     make_directories(folder);
     impl_->csv = join_path(folder, "metrics.csv");
     impl_->h5 = join_path(folder, "metrics.h5");
-    if (last_step > 0 && file_exists(impl_->csv)) {
-        cut_rows(impl_->csv, last_step);
+    if (last_step > 0) {
+        restore_rows(impl_->csv, impl_->h5, last_step);
     } else {
         write_file_atomic(impl_->csv, metrics_head());
     }

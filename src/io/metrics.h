@@ -1,6 +1,6 @@
 // One row per step, to terminal, CSV (append-only truth, flushed per row) and HDF5 (rebuilt from the CSV by rename at
-// each save and at the end, so h5py can open it at any time). Resume cuts rows after the checkpoint's step. Rank 0
-// only.
+// each save and at the end, so h5py can open it at any time). Resume cuts rows after the checkpoint's step, and takes
+// from the HDF5 file what the CSV has lost. Rank 0 only.
 #pragma once
 #include <memory>
 #include <optional>
@@ -33,7 +33,8 @@ struct StepMetrics {
 
 class Metrics {
 public:
-    // `last_step`: rows beyond it are cut (resume); 0 starts anew.
+    // `last_step`: rows beyond it are cut (resume); 0 starts anew. A CSV that is missing, cut or damaged is filled up
+    // from metrics.h5 and said in the log; the damaged file is kept as metrics.csv.damaged. It never stops a resume.
     Metrics(const std::string& folder, i64 last_step);
     ~Metrics();
     void row(const StepMetrics& row);

@@ -121,23 +121,48 @@ StepMetrics parse_metrics_line(std::string_view line, const std::string& where) 
     return row;
 }
 
-// A last line without its newline was torn by a crash and is not a row.
-std::vector<StepMetrics> read_metrics_csv(const std::string& path) {
+namespace {
+
+// What to do with a line that is not as it should be; `message` has file and line.
+enum class OnDamage { refuse, pass_over };
+
+MetricsFound read_rows(const std::string& path, OnDamage on_damage) {
     const std::string text = read_file(path, csv_limit);
-    std::vector<StepMetrics> rows;
+    MetricsFound found;
     i64 number = 0;
+    const auto damaged = [&](const Error& error) {
+        if (on_damage == OnDamage::refuse) {
+            throw error;
+        }
+        found.damage = found.damage.empty() ? error.what() : found.damage;
+    };
     for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
         const std::string_view line(text.data() + at, end - at);
         ++number;
         const std::string wanted = number == 1 ? std::string(format_line) : number == 2 ? column_line() : std::string();
-        if (number > 2) {
-            rows.push_back(parse_metrics_line(line, fmt::format("{}:{}", path, number)));
-        } else if (line != wanted) {
-            fail(ExitCode::checkpoint, fmt::format("{}:{}: '{}' found, '{}' wanted: not a metrics file of this format",
-                                                   path, number, line, wanted));
+        try {
+            require(number > 2 || line == wanted, ExitCode::checkpoint,
+                    fmt::format("{}:{}: '{}' found, '{}' wanted: not a metrics file of this format", path, number, line,
+                                wanted));
+            if (number > 2) {
+                found.rows.push_back(parse_metrics_line(line, fmt::format("{}:{}", path, number)));
+            }
+        } catch (const Error& error) {
+            damaged(error);
         }
     }
-    return rows;
+    return found;
+}
+
+}  // namespace
+
+// A last line without its newline was torn by a crash and is not a row.
+std::vector<StepMetrics> read_metrics_csv(const std::string& path) {
+    return read_rows(path, OnDamage::refuse).rows;
+}
+
+MetricsFound find_metrics_rows(const std::string& path) {
+    return read_rows(path, OnDamage::pass_over);
 }
 
 }  // namespace ogrom

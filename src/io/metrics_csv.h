@@ -21,6 +21,12 @@ const std::vector<MetricsColumn>& metrics_columns();
 
 std::string metrics_head();                        // the first two lines
 std::string metrics_line(const StepMetrics& row);  // with its newline
+// What can be read of a file that may be damaged.
+struct MetricsFound {
+    std::vector<StepMetrics> rows;
+    std::string damage;  // the first line that is not as it should be, and why; empty: none
+};
+MetricsFound find_metrics_rows(const std::string& path);
 // Throws Error(checkpoint) with `where` ("file:line") for a line that is not a row.
 StepMetrics parse_metrics_line(std::string_view line, const std::string& where);
 

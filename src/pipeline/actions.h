@@ -46,6 +46,9 @@ struct ScheduleSpec {
     i64 micro_batches = 1;
 };
 
+// Of a stage and step: lists, their proof and their replay stay below 100 MB.
+inline constexpr i64 most_actions = 1'000'000;
+
 // One stage's list and the memory it asks for.
 struct StageSchedule {
     std::vector<Action> actions;

@@ -19,6 +19,12 @@ using Kind = ActionKind;
 
 using Order = std::vector<SchedulePass>;
 
+// Of one stage, at most: a pass each way (backward in two halves where it is split), with a receive and a send.
+i64 actions_per_micro_batch(const ScheduleSpec& spec) {
+    const i64 passes = spec.kind == PipelineSchedule::zero_bubble && spec.stages > 1 ? 3 : 2;
+    return std::min(spec.virtual_stages, most_actions) * (passes + (spec.stages > 1 ? 4 : 0));
+}
+
 void check_spec(const ScheduleSpec& spec, i64 stage) {
     const auto at_least_one = [](i64 value, const char* what) {
         if (value < 1) {
@@ -33,6 +39,15 @@ void check_spec(const ScheduleSpec& spec, i64 stage) {
                                           spec.virtual_stages, name_of(spec.kind)));
     }
     OGROM_ASSERT(stage >= 0 && stage < spec.stages);
+    const i64 each = actions_per_micro_batch(spec);
+    if (spec.virtual_stages > most_actions || spec.micro_batches > most_actions / each) {
+        fail(
+            ExitCode::usage,
+            fmt::format("train.accumulation {}: the schedule of a step would have {} actions for each micro-batch on a "
+                        "stage, at most {} in all; would be right: an accumulation of at most {}, with a larger "
+                        "train.micro_batch or a smaller train.global_batch",
+                        spec.micro_batches, each, most_actions, most_actions / each));
+    }
 }
 
 Order one_stage_order(const ScheduleSpec& spec) {

@@ -23,7 +23,8 @@ namespace ogrom {
 
 // What one optimizer step does on `stage`. One stage: forward and backward of each micro-batch in turn, one slot,
 // whatever the kind; several chunks on one stage: forward through the chunks, then backward, with nothing sent.
-// Throws Error(usage) where the spec has no meaning: counts below 1, chunks without `interleaved`.
+// Throws Error(usage) where the spec has no meaning (counts below 1, chunks without `interleaved`), and, before any
+// list is made, where it would have more than most_actions actions.
 StageSchedule make_stage_schedule(const ScheduleSpec& spec, i64 stage);
 
 // Forward passes only, in at most `slots` slots per chunk (2: one is received while one is computed in; 1: the least

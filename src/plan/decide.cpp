@@ -49,8 +49,8 @@ StageShape shape_of(const RunConfig& run, const MeshShape& mesh, const MeshPlace
 
 StepOptions step_options(const RunConfig& run, const MeshShape& mesh) {
     StepOptions step;
-    step.zero = static_cast<int>(run.parallel.zero);
-    const bool staged = run.numerics.deterministic || run.parallel.zero >= 2;
+    step.zero = mesh.dp > 1 ? static_cast<int>(run.parallel.zero) : 0;  // one copy: nothing to share, nothing staged
+    const bool staged = run.numerics.deterministic || step.zero >= 2;
     step.way = staged ? GradientWay::staged : GradientWay::direct;
     step.order = run.numerics.deterministic ? ReduceOrder::fixed : ReduceOrder::any;
     const double bucket_bytes = run.comm.bucket_mib * 1024 * 1024;
@@ -85,31 +85,27 @@ std::string zero_text(const StepOptions& step, const StepPlace& place) {
                           : step.zero == 2 ? "optimizer state and gradients"
                                            : "optimizer state, gradients and weights";
     std::string text = fmt::format("ZeRO {}: {} sharded over {} ranks", step.zero, sharded, place.parts);
-    if (place.replicas > 1) {
-        text += fmt::format(", {} replicas", place.replicas);
-    }
     if (step.zero == 3) {
         text += step.regather == Regather::step ? "; each unit gathered once a step" : "; units gathered one ahead";
     }
     return text;
 }
 
-std::string pipeline_text(const RunConfig& run, const ScheduleSpec& spec, const StageSchedule& actions) {
+std::string pipeline_text(const ScheduleSpec& spec, const StageSchedule& actions) {
     i64 slots = 0;
     for (const i64 n : actions.slots) {
         slots += n;
     }
-    return fmt::format(
-        "pipeline {} over {} stages{}: {}; {} activation slots on "
-        "the first stage",
-        name_of(spec.kind), spec.stages,
-        spec.virtual_stages > 1 ? fmt::format(" x {} chunks", spec.virtual_stages) : std::string(),
-        layer_map_text(run.model, run.parallel), slots);
+    return fmt::format("pipeline {} over {} stages{}; {} activation slot{} on the first stage", name_of(spec.kind),
+                       spec.stages,
+                       spec.virtual_stages > 1 ? fmt::format(" x {} chunks", spec.virtual_stages) : std::string(),
+                       slots, slots == 1 ? "" : "s");
 }
 
 void add_reasons(const RunConfig& run, const MeshShape& mesh, Decisions& d) {
     const i64 rows = run.train.micro_batch * run.train.sequence;
-    d.reasons.push_back(fmt::format("{} threads per rank", d.shape.extents.threads));
+    const i64 threads = d.shape.extents.threads;
+    d.reasons.push_back(fmt::format("{} thread{} per rank", threads, threads == 1 ? "" : "s"));
     d.reasons.push_back(kind_of(run));
     if (run.precision.weights == Dtype::bf16) {
         d.reasons.emplace_back("bf16 weights and activations; master, moments, gradients and sums in fp32");
@@ -117,7 +113,7 @@ void add_reasons(const RunConfig& run, const MeshShape& mesh, Decisions& d) {
     d.reasons.push_back(
         fmt::format("{} of {} rows of logits at once: the full table never exists", d.shape.extents.logits_rows, rows));
     if (mesh.pp > 1) {
-        d.reasons.push_back(pipeline_text(run, d.schedule, d.actions));
+        d.reasons.push_back(pipeline_text(d.schedule, d.actions));
     }
     if (mesh.tp > 1) {
         d.reasons.push_back(fmt::format("tensor parallel over {} ranks, {}", mesh.tp,
@@ -126,7 +122,7 @@ void add_reasons(const RunConfig& run, const MeshShape& mesh, Decisions& d) {
                                             : "norms and dropout on every rank"));
     }
     d.reasons.push_back(gradients_text(run, mesh, d.step));
-    if (d.step.zero > 0) {
+    if (d.step.zero > 0 && d.place.parts > 1) {  // else the notes of the configuration say that nothing is shared
         d.reasons.push_back(zero_text(d.step, d.place));
     }
     if (run.train.recompute == Recompute::selective) {

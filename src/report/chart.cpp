@@ -90,6 +90,7 @@ std::string loss_chart_script(const std::string& title, bool has_validation) {
         "set rmargin at screen 0.97\n"
         "stats 'loss.dat' using 1 name 'step' nooutput\n"
         "set xrange [0:(step_max > 0 ? step_max : 1)]\n"
+        "if (step_max < 10) set xtics 1\n"  // no half steps
         "set tmargin at screen 0.92\n"
         "set bmargin at screen 0.40\n"
         "set title {} noenhanced\n"

@@ -29,6 +29,10 @@ std::string hash_text(u64 hash) {
 
 }  // namespace
 
+std::string above_rate_text(double fraction_of_sgemm) {
+    return fraction_of_sgemm > 1 ? "above the rate measured at the start: the machine was busier then" : "";
+}
+
 std::string step_line(const StepMetrics& row, i64 steps, double left_s) {
     std::string line = fmt::format(
         "step {:>{}}/{}  loss {:.4f}  norm {:.3f}  lr {:.3e}  {} tokens/s  {:.4f} TFLOP/s (hardware {:.4f})  {:.1f} % "
@@ -49,9 +53,11 @@ std::string valid_line(i64 step, const Evaluation& valid) {
 }
 
 std::string summary_text(const TrainSummary& s) {
-    std::string text = s.code == ExitCode::saved_for_requeue
-                           ? fmt::format("stopped on a signal or the time limit and saved: step {}", s.steps)
-                           : fmt::format("done: step {}", s.steps);
+    std::string text =
+        s.code == ExitCode::saved_for_requeue
+            ? fmt::format("stopped by {} and saved: step {}",
+                          s.stopped_by.empty() ? "a signal or the time limit of another rank" : s.stopped_by, s.steps)
+            : fmt::format("done: step {}", s.steps);
     if (!std::isnan(s.loss)) {
         text += fmt::format("  loss {:.6f}", s.loss);
     }
@@ -61,14 +67,20 @@ std::string summary_text(const TrainSummary& s) {
     if (s.valid) {
         text += fmt::format(
             "\nheld-out loss {:.4f} (perplexity {:.2f}); unigram entropy of the same tokens {:.4f}; "
-            "margin {:.4f} nats",
+            "margin {:.4f} nats (entropy - loss: what the model knows beyond token counts)",
             s.valid->loss, s.valid->perplexity, s.unigram_entropy, s.unigram_entropy - s.valid->loss);
     }
-    text += fmt::format(
-        "\nlaunch to first step {:.2f} s; training {}; mean {} tokens/s, {:.4f} TFLOP/s per rank, {:.1f} % "
-        "of the measured matrix rate {:.4f} TFLOP/s",
-        s.launch_s, human_duration(s.train_s), rate_text(s.tokens_per_s), s.model_tflops, 100 * s.fraction_of_sgemm,
-        s.matmul_rate / 1e12);
+    text += fmt::format("\nlaunch to first step {:.2f} s; training {}; ", s.launch_s, human_duration(s.train_s));
+    if (s.tokens_per_s > 0) {
+        text += fmt::format(
+            "mean {} tokens/s, {:.4f} TFLOP/s per rank, {:.1f} % of the measured matrix rate {:.4f} TFLOP/s",
+            rate_text(s.tokens_per_s), s.model_tflops, 100 * s.fraction_of_sgemm, s.matmul_rate / 1e12);
+        if (const std::string above = above_rate_text(s.fraction_of_sgemm); !above.empty()) {
+            text += fmt::format(" ({})", above);
+        }
+    } else {
+        text += "no mean rate: it is taken over the steps after the first";
+    }
     text += fmt::format(
         "\nmemory: peak {} of a rank, ledger {} ({:+.1f} %)", human_bytes(s.memory_peak), human_bytes(s.memory_ledger),
         s.memory_ledger > 0
@@ -102,6 +114,7 @@ std::string summary_json(const TrainSummary& s) {
     json["memory_peak_bytes"] = s.memory_peak;
     json["memory_ledger_bytes"] = s.memory_ledger;
     json["weight_hash"] = hash_text(s.weight_hash);
+    json["stopped_by"] = s.stopped_by;
     json["checkpoint"] = s.checkpoint;
     return json.dump(2);
 }
@@ -118,7 +131,12 @@ Console::Console(i64 steps, i64 log_interval, i64 first_step)
 void Console::step(const StepMetrics& row) {
     if (row.step % log_interval_ == 0 || row.step == steps_ || row.step == first_step_ + 1 || row.skipped) {
         const double done = static_cast<double>(row.step - first_step_);
-        note(step_line(row, steps_, timer_.seconds() / done * static_cast<double>(steps_ - row.step)));
+        std::string line = step_line(row, steps_, timer_.seconds() / done * static_cast<double>(steps_ - row.step));
+        if (const std::string above = above_rate_text(row.fraction_of_sgemm); !above.empty() && !told_above_) {
+            line += fmt::format("  ({})", above);
+            told_above_ = true;
+        }
+        note(line);
     }
     progress_.update(row.step, fmt::format("loss {:.4f}", row.loss));
 }

@@ -27,10 +27,13 @@ struct TrainSummary {
     double matmul_rate = 0;                          // measured, flop/s
     i64 memory_peak = 0, memory_ledger = 0;          // bytes: largest resident of any rank, the ledger's total
     u64 weight_hash = 0;
+    std::string stopped_by;                    // code 75: "SIGTERM", "--stop-after 7", ...; empty: on another rank
     std::string checkpoint;                    // last one written or resumed from, may be empty
     std::optional<MeasuredSchedule> schedule;  // rank 0, of a traced pipeline: its last traced step
 };
 
+// What a fraction of the measured matrix rate above 1 means; empty for others. The rate is taken once, at the start.
+std::string above_rate_text(double fraction_of_sgemm);
 std::string step_line(const StepMetrics& row, i64 steps, double left_s);
 std::string valid_line(i64 step, const Evaluation& valid);
 std::string summary_text(const TrainSummary& summary);
@@ -45,7 +48,7 @@ public:
 
 private:
     i64 steps_, log_interval_, first_step_;
-    bool terminal_;
+    bool terminal_, told_above_ = false;
     Timer timer_;
     Progress progress_;
 };

@@ -1,5 +1,7 @@
 #include "src/train/engine.h"
 
+#include <fmt/format.h>
+#include <map>
 #include <memory>
 #include <omp.h>
 #include <type_traits>
@@ -9,6 +11,8 @@
 
 namespace ogrom {
 namespace {
+
+constexpr i64 most_uses = 4'000'000;  // 64 MB, and a copy in optim/units
 
 // With one stage a step can be left after each backward pass; a pipeline is
 // left between steps alone.
@@ -71,10 +75,34 @@ void add_group(std::vector<StateGroup<T>>& groups, const char* name, const View&
     groups.push_back(std::move(group));
 }
 
+// The length of the list that uses_of makes.
+i64 count_uses(const ParameterLayout& layout, std::span<const Action> actions, Passes passes) {
+    std::map<std::pair<i64, PassKind>, i64> of_pass;
+    i64 count = 0;
+    for (const Action& action : actions) {
+        if (is_compute(action.kind)) {
+            const std::pair pass(action.chunk, pass_of(action.kind, passes));
+            const auto [found, fresh] = of_pass.try_emplace(pass, 0);
+            if (fresh) {
+                found->second = static_cast<i64>(unit_uses(layout, pass.first, pass.second).size());
+            }
+            count += found->second;
+        }
+    }
+    return count;
+}
+
 }  // namespace
 
 std::vector<UnitUse> uses_of(const ParameterLayout& layout, std::span<const Action> actions, Passes passes) {
+    const i64 count = count_uses(layout, actions, passes);
+    require(
+        count <= most_uses, ExitCode::usage,
+        fmt::format("train.accumulation: the micro-batches of a step would use the layers of this rank {} times, at "
+                    "most {}; would be right: a smaller train.global_batch, or a larger train.micro_batch",
+                    count, most_uses));
     std::vector<UnitUse> uses;
+    uses.reserve(static_cast<std::size_t>(count));
     for (const Action& action : actions) {
         if (is_compute(action.kind)) {
             const std::vector<UnitUse> pass = unit_uses(layout, action.chunk, pass_of(action.kind, passes));

@@ -86,7 +86,7 @@ private:
 };
 
 // The units that a list of actions uses, in order. Evaluation: forward passes,
-// and the head at the end of the last one.
+// and the head at the end of the last one. Throws Error(usage), before any list is made, where there are too many.
 enum class Passes { training, evaluation };
 std::vector<UnitUse> uses_of(const ParameterLayout& layout, std::span<const Action> actions, Passes passes);
 

@@ -1,6 +1,7 @@
 #include "src/train/resume.h"
 
 #include <fmt/format.h>
+#include <limits>
 
 #include "src/base/log.h"
 #include "src/base/text.h"
@@ -57,18 +58,32 @@ CheckpointHeader make_header(const Engine<T>& engine, const Sampler& sampler, co
 }
 
 template <class T>
-CheckpointHeader resume_from(Engine<T>& engine, const Sampler& sampler, const SavedTexts& texts,
-                             const std::string& checkpoint) {
-    if (engine.world.rank() == 0) {
-        verify_master(checkpoint);
+void require_room_to_save(const Engine<T>& engine, const Sampler& sampler, const SavedTexts& texts) {
+    const RunConfig& run = engine.run;
+    const i64 interval = run.checkpoint.interval_steps, steps = run.train.steps;
+    const bool at_interval = interval > 0 && steps / interval > engine.step / interval;
+    if (engine.step < steps && (at_interval || run.checkpoint.at_end)) {
+        constexpr double never_evaluated = std::numeric_limits<double>::quiet_NaN();
+        const CheckpointHeader header = make_header(engine, sampler, texts, never_evaluated);
+        const std::vector<StateGroup<const GradientOf<T>>> groups = engine.groups_to_write();
+        require_room<GradientOf<T>>(engine.world, run.run.output, header, engine.layout, run.model, groups);
     }
-    engine.world.barrier("checkpoint header verified").wait();
-    const CheckpointHeader header = read_header(checkpoint);
-    check_fits(header, engine.run, sampler, texts, checkpoint, engine.world.rank());
+}
+
+CheckpointHeader open_checkpoint(Communicator& world, const RunConfig& run, const Sampler& sampler,
+                                 const SavedTexts& texts, const std::string& checkpoint) {
+    CheckpointHeader header = read_header(checkpoint);
+    check_fits(header, run, sampler, texts, checkpoint, world.rank());
+    return header;
+}
+
+template <class T>
+void resume_from(Engine<T>& engine, const CheckpointHeader& header, const SavedTexts& texts,
+                 const std::string& checkpoint) {
     std::vector<std::string> left_out;
     const std::vector<StateGroup<GradientOf<T>>> wanted = engine.groups_to_load();
     load_checkpoint<GradientOf<T>>(engine.world, checkpoint, engine.layout, wanted, engine.run.checkpoint.strict,
-                                   left_out);
+                                   left_out, Hashes::were_checked);
     engine.adopt_loaded();
     for (const std::string& line : left_out) {
         log_warning("resume: {}", line);
@@ -84,12 +99,12 @@ CheckpointHeader resume_from(Engine<T>& engine, const Sampler& sampler, const Sa
     engine.skipped = header.skipped_steps;
     const auto consecutive = header.extra.find(consecutive_key);
     engine.consecutive_skips = consecutive == header.extra.end() ? 0 : parse_integer(consecutive->second).value_or(0);
-    return header;
 }
 
 #define OGROM_INSTANTIATE(T)                                                                               \
     template CheckpointHeader make_header<T>(const Engine<T>&, const Sampler&, const SavedTexts&, double); \
-    template CheckpointHeader resume_from<T>(Engine<T>&, const Sampler&, const SavedTexts&, const std::string&)
+    template void require_room_to_save<T>(const Engine<T>&, const Sampler&, const SavedTexts&);            \
+    template void resume_from<T>(Engine<T>&, const CheckpointHeader&, const SavedTexts&, const std::string&)
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
 OGROM_INSTANTIATE(Bf16);

@@ -1,10 +1,13 @@
 #include "src/train/run_folder.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 #include "src/base/file.h"
 #include "src/base/log.h"
+#include "src/base/text.h"
 #include "src/io/checkpoint.h"
+#include "src/io/checkpoint_folder.h"
 
 namespace ogrom {
 
@@ -34,33 +37,110 @@ RunFolder::RunFolder(const RunConfig& run, Resume resume) : provisional_(run.run
     }
 }
 
+namespace {
+
+// A path after --resume that does not exist: the steps that stand beside it, or in the run's own folder.
+void require_exists(const RunConfig& run, const std::string& path) {
+    if (file_exists(path)) {
+        return;
+    }
+    std::vector<std::string> steps;
+    std::string place = parent_path(path);
+    for (const std::string& folder : {parent_path(path), checkpoints_of(run)}) {
+        if (steps.empty() && !folder.empty() && file_exists(folder) && is_directory(folder)) {
+            place = folder;
+            for (const std::string& name : list_directory(folder)) {
+                if (name.starts_with("step-")) {
+                    steps.push_back(name);
+                }
+            }
+        }
+    }
+    std::sort(steps.begin(), steps.end());
+    fail(ExitCode::checkpoint,
+         fmt::format("--resume: {} does not exist; {}", path,
+                     steps.empty() ? std::string("there is no checkpoint beside it")
+                                   : fmt::format("in {} there is: {}", place, join(steps, ", "))));
+}
+
+enum class OnDamage { warn, pass_over };
+
+// The first of rank 0's `candidates` whose files have the hashes that they were written with; empty where none has.
+std::string newest_intact(Communicator& world, const std::vector<std::string>& candidates, OnDamage on_damage) {
+    for (std::size_t i = 0;; ++i) {
+        const std::string mine = i < candidates.size() ? candidates[i] : std::string();
+        const std::string candidate = gather_text(world, mine, "checkpoint to resume")[0];
+        if (candidate.empty()) {
+            return {};
+        }
+        const std::string damage = damage_of(world, candidate);
+        if (damage.empty()) {
+            return candidate;
+        }
+        if (world.rank() == 0 && on_damage == OnDamage::warn) {
+            log_warning("checkpoint passed over: {}", damage);
+        }
+    }
+}
+
+// The step folder that a path after --resume means. A damaged one is refused, and the newest beside it, or in the run's
+// own folder, that is intact is named.
+std::string named_checkpoint(Communicator& world, const RunConfig& run, const std::string& path) {
+    std::string mine;
+    if (world.rank() == 0) {
+        require_exists(run, path);
+        mine = resolve_checkpoint(path);
+    }
+    const std::string folder = gather_text(world, mine, "checkpoint named")[0];
+    const std::string damage = damage_of(world, folder);
+    if (damage.empty()) {
+        return folder;
+    }
+    std::vector<std::string> others, incomplete;
+    if (world.rank() == 0) {
+        others = complete_checkpoints(parent_path(folder), incomplete);
+        const std::vector<std::string> own = complete_checkpoints(checkpoints_of(run), incomplete);
+        others.insert(others.end(), own.begin(), own.end());
+        std::erase(others, folder);
+    }
+    const std::string intact = newest_intact(world, others, OnDamage::pass_over);
+    fail(ExitCode::checkpoint, fmt::format("--resume: {}; {}", damage,
+                                           intact.empty() ? std::string("no other checkpoint here is intact")
+                                                          : fmt::format("the newest intact one is {}", intact)));
+}
+
+}  // namespace
+
 void archive(const RunConfig& run, const std::string& provenance_json) {
     write_file_atomic(join_path(run.run.output, "run.toml"), run.resolved_toml);
     write_file_atomic(join_path(run.run.output, "provenance.json"), provenance_json);
 }
 
-std::string choose_checkpoint(const RunConfig& run, const ResumeChoice& choice) {
+std::string choose_checkpoint(Communicator& world, const RunConfig& run, const ResumeChoice& choice) {
     switch (choice.kind) {
         case Resume::none:
             return {};
         case Resume::path:
-            return choice.path;
+            return named_checkpoint(world, run, choice.path);
         case Resume::newest:
         case Resume::newest_or_fresh:
             break;
     }
-    std::vector<std::string> passed_over;
-    const std::optional<std::string> found = find_latest(checkpoints_of(run), passed_over);
+    std::vector<std::string> candidates, passed_over;
+    if (world.rank() == 0) {
+        candidates = complete_checkpoints(checkpoints_of(run), passed_over);
+    }
     for (const std::string& line : passed_over) {
         log_warning("checkpoint passed over: {}", line);
     }
-    if (!found && choice.kind == Resume::newest) {
-        fail(ExitCode::checkpoint, fmt::format("--resume: {} holds no complete checkpoint; start anew "
+    const std::string found = newest_intact(world, candidates, OnDamage::warn);
+    if (found.empty() && choice.kind == Resume::newest) {
+        fail(ExitCode::checkpoint, fmt::format("--resume: {} holds no complete checkpoint that is intact; start anew "
                                                "with --resume=auto, or name one with "
                                                "--resume=PATH",
                                                checkpoints_of(run)));
     }
-    return found.value_or("");
+    return found;
 }
 
 }  // namespace ogrom

@@ -3,6 +3,7 @@
 #pragma once
 #include <string>
 
+#include "src/comm/communicator.h"
 #include "src/config/run.h"
 #include "src/io/lease.h"
 #include "src/io/provisional.h"
@@ -37,9 +38,10 @@ private:
 // The resolved run file and the provenance, before step 1.
 void archive(const RunConfig& run, const std::string& provenance_json);
 
-// Checkpoint to start from; empty for a fresh start. Lines about checkpoints
-// passed over go to the log. Throws Error(checkpoint) where one is asked for
-// and there is none.
-std::string choose_checkpoint(const RunConfig& run, const ResumeChoice& choice);
+// Step folder to start from, its files compared with their hashes (each block on one rank); empty for a fresh start.
+// Collective, the same on all ranks. Of a run's own checkpoints the newest intact one: incomplete and damaged ones are
+// passed over with a warning each. Throws Error(checkpoint) where one is asked for and there is none; where `choice`
+// names a damaged one the message names the newest that is intact.
+std::string choose_checkpoint(Communicator& world, const RunConfig& run, const ResumeChoice& choice);
 
 }  // namespace ogrom

@@ -1,11 +1,15 @@
 #include "src/train/setup.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <fstream>
 #include <iterator>
+#include <optional>
+#include <string_view>
 
 #include "src/base/log.h"
+#include "src/base/text.h"
 #include "src/comm/mpi_library.h"
 #include "src/data/token_set.h"
 #include "src/device/arena.h"
@@ -14,6 +18,7 @@
 #include "src/io/checkpoint_write.h"
 #include "src/io/provenance.h"
 #include "src/plan/rate.h"
+#include "src/train/announce.h"
 #include "src/train/trace_file.h"
 
 namespace ogrom {
@@ -23,27 +28,29 @@ constexpr i64 prefetched_steps = 4;  // two ready, one in the making, one in use
 
 // Host memory that is taken as the run goes, outside the arena: bounded, and
 // known before.
-void add_host_lines(Ledger& ledger, const RunConfig& run, const Mesh& mesh, const Decisions& decisions) {
-    // tokens, targets and positions of 4 bytes, a mask of 1
-    const i64 batch = run.train.micro_batch * run.train.sequence * 13;
+void add_host_lines(Ledger& ledger, const RunConfig& run, const Decisions& decisions, int rank, int ranks) {
+    // tokens, targets and positions of 4 bytes, a mask of 1; two numbers of a sample; vectors and their allocation
+    constexpr i64 batch_fixed = static_cast<i64>(sizeof(Batch)) + 7 * 16;
+    const i64 batch = run.train.micro_batch * (run.train.sequence * 13 + 16) + batch_fixed;
     ledger.add("data.prefetch", Tier::baseline, prefetched_steps * decisions.micro_batches * batch,
-               fmt::format("{} steps x {} micro-batches x B T x 13", prefetched_steps, decisions.micro_batches));
+               fmt::format("{} steps x {} micro-batches x (B (T x 13 + 16) + {})", prefetched_steps,
+                           decisions.micro_batches, batch_fixed));
+    const i64 actions = static_cast<i64>(decisions.actions.actions.size());
+    ledger.add("pipeline.actions", Tier::baseline, 3 * actions * static_cast<i64>(sizeof(Action)),
+               fmt::format("3 copies of {} actions x {}", actions, sizeof(Action)));
     const i64 groups = 1 + (decisions.has_moment1 ? 1 : 0) + (decisions.has_moment2 ? 1 : 0);
     const i64 tensors = static_cast<i64>(make_parameters(run.model, run.precision.weights).rows().size());
-    ledger.add("io.checkpoint", Tier::baseline, checkpoint_staging_bytes(tensors, groups, mesh.shape.size()),
+    ledger.add("io.checkpoint", Tier::baseline, checkpoint_staging_bytes(tensors, groups, ranks),
                "image of the master file, hash and copy buffers");
     if (!run.train.trace.empty()) {
-        TraceFile::declare(ledger, mesh.world->rank(), mesh.world->size());
+        TraceFile::declare(ledger, rank, ranks);
     }
 }
 
 std::string command_line() {
     std::ifstream in("/proc/self/cmdline");
     std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-    for (char& c : text) {
-        c = c == '\0' ? ' ' : c;
-    }
-    return text;
+    return shell_words(text);
 }
 
 // Threads of this rank, from the cores that all ranks of its host may use.
@@ -57,7 +64,28 @@ int threads_of(Session& session, const RunConfig& run) {
             here.push_back(text.substr(blank + 1));
         }
     }
-    return choose_threads(run.run.threads, mine, here);
+    return choose_threads(wanted_threads(run), mine, here);
+}
+
+// Ranks whose ledger does not fit say so before any of them takes memory; rank 0 then prints the plan, so that the user
+// sees what the bytes are. Collective.
+void require_fit_everywhere(Session& session, const RunConfig& run, const Mesh& mesh, const Device& device,
+                            const Workplace& place) {
+    std::optional<Error> shortage;
+    try {
+        require_fit(place.ledger, session.node_size(), free_memory(), device);
+    } catch (const Error& error) {
+        shortage = error;
+    }
+    const std::vector<std::string> all = gather_text(session.world(), shortage ? "short" : "fits", "memory looked at");
+    if (session.rank() == 0 && std::find(all.begin(), all.end(), "short") != all.end()) {
+        announce_plan(run, mesh.shape, place.decisions, place.ledger);
+        flush_log();
+    }
+    session.world().barrier("memory agreed").wait();
+    if (shortage) {
+        throw *shortage;
+    }
 }
 
 double matmul_rate(Dtype type, const Device& device, Stream stream) {
@@ -95,6 +123,48 @@ AxisOptions axis_options(const TransportChoice& transport, const Queues& queues)
     return options;
 }
 
+i64 wanted_threads(const RunConfig& run) {
+    const char* variable = std::getenv("OMP_NUM_THREADS");
+    if (run.run.threads > 0 || variable == nullptr) {
+        return run.run.threads;
+    }
+    const std::string first = split(variable, ',').front();  // a list names the inner levels too
+    const std::optional<i64> threads = parse_integer(trim(first));
+    return threads && *threads > 0 && *threads <= 4096 ? *threads : 0;
+}
+
+std::string shell_words(const std::string& zero_ended) {
+    constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+    std::string text;
+    for (std::size_t at = 0; at < zero_ended.size();) {
+        const std::size_t end = std::min(zero_ended.find('\0', at), zero_ended.size());
+        const std::string word = zero_ended.substr(at, end - at);
+        text += text.empty() ? "" : " ";
+        if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) {
+            text += word;
+        } else {
+            text += '\'';
+            for (const char c : word) {
+                text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+            }
+            text += '\'';
+        }
+        at = end + 1;
+    }
+    return text;
+}
+
+Ledger plan_ledger(const RunConfig& run, const Decisions& decisions, int rank, int ranks) {
+    Ledger ledger = make_ledger(run, decisions);
+    add_host_lines(ledger, run, decisions, rank, ranks);
+    return ledger;
+}
+
+MeshOptions mesh_options(const RunConfig& run, const TransportChoice& transport, const Queues& queues) {
+    return {run.comm.check_collectives ? CollectiveCheck::compare : CollectiveCheck::off,
+            axis_options(transport, queues)};
+}
+
 Workplace prepare_workplace(Session& session, const RunConfig& run, const Mesh& mesh, const Device& device,
                             const AxisOptions& axes) {
     const Stream stream = axes.compute;
@@ -109,18 +179,18 @@ Workplace prepare_workplace(Session& session, const RunConfig& run, const Mesh& 
     if (run.numerics.deterministic && mesh.shape.dp > 1) {
         place.decisions.reasons.push_back(order_cost(*mesh.dp, place.decisions.step.bucket_elements, device, stream));
     }
-    place.ledger = make_ledger(run, place.decisions);
-    add_host_lines(place.ledger, run, mesh, place.decisions);
+    if (run.run.threads == 0 && wanted_threads(run) > 0) {
+        place.decisions.reasons.push_back(
+            fmt::format("threads as OMP_NUM_THREADS = {} asks (run.threads would win)", wanted_threads(run)));
+    }
+    place.ledger = plan_ledger(run, place.decisions, session.rank(), session.size());
     if (const i64 staging = staging_bytes(run.parallel, {.axes = axes}); staging > 0) {
         place.ledger.add("comm.staging", Tier::baseline, staging,
                          "page-locked memory of the axes of more than one rank");
     }
     place.ledger.add("libraries", Tier::baseline, resident_memory().anonymous,
                      "measured: MPI, BLAS, HDF5, index of the data, thread stacks");
-    // Every rank of the machine looks at what is free before any of them takes
-    // its share.
-    require_fit(place.ledger, session.node_size(), free_memory(), device);
-    session.world().barrier("memory looked at").wait();
+    require_fit_everywhere(session, run, mesh, device, place);
     reset_peak();
     return place;
 }
@@ -147,7 +217,7 @@ SavedTexts describe_run(Session& session, const RunConfig& run, const Mesh& mesh
     input.hosts = gather_text(session.world(), session.host(), "hosts");
     input.ranks = session.size();
     input.threads = threads_of(session, run);
-    input.mpi_library = mpi_library();
+    input.mpi_library = mpi_library().c_str();  // Open MPI counts the closing zero byte
     input.seed = run.train.seed;
     input.extra.emplace_back("blas", blas_description());
     input.extra.emplace_back("kernels", kernel_choice(device.name));

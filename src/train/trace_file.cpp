@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <fmt/format.h>
+#include <unistd.h>
 #include <utility>
 
 #include "src/base/file.h"
@@ -34,6 +35,30 @@ void TraceFile::declare(Ledger& ledger, int rank, int ranks) {
     ledger.add("trace", Tier::baseline, spans_per_rank * (span + text_bytes + gathered),
                fmt::format("{} spans x ({} + {} as text{})", spans_per_rank, span, text_bytes,
                            rank == 0 ? fmt::format(" + {} ranks x {} gathered", ranks, span + json_bytes) : ""));
+}
+
+void TraceFile::require_writable(const std::string& path) {
+    const std::string folder = parent_path(path);
+    const auto refuse = [&](const std::string& reason) {
+        fail(ExitCode::checkpoint, fmt::format("train.trace: {}: {}; would be right: a file in a folder that is there "
+                                               "and can be written to",
+                                               path, reason));
+    };
+    if (is_directory(path)) {
+        refuse("is a folder");
+    } else if (is_special(path)) {
+        refuse("is a pipe, socket or device");
+    } else if (!is_directory(folder)) {
+        refuse(fmt::format("the folder {} {}", folder, file_exists(folder) ? "is a file" : "does not exist"));
+    }
+    // Rights, a file system mounted to be read and names that are too long: only an attempt tells them all.
+    const std::string attempt = fmt::format("{}.{}.tmp", path, ::getpid());
+    try {
+        (void)create_file_exclusive(attempt, "");
+        remove_file(attempt);
+    } catch (const Error& error) {
+        refuse(error.what());
+    }
 }
 
 TraceFile::TraceFile(Session& session, std::string path, i64 end_step)
@@ -115,8 +140,15 @@ void TraceFile::write() {
     session_.observe_collectives({});
     gather();
     if (session_.rank() == 0) {
-        write_file_atomic(path_, chrome_trace(ranks_));
-        log_info("trace {} ({} spans that did not fit on rank 0)", path_, trace_->dropped());
+        try {
+            write_file_atomic(path_, chrome_trace(ranks_));
+            log_info("trace {}{}", path_,
+                     trace_->dropped() > 0
+                         ? fmt::format(" ({} spans of rank 0 did not fit and are left out)", trace_->dropped())
+                         : std::string());
+        } catch (const Error& error) {
+            log_warning("train.trace: not written: {}; training goes on", error.what());
+        }
     }
     trace_.reset();
 }

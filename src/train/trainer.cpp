@@ -7,19 +7,14 @@
 #include <cmath>
 #include <fmt/format.h>
 
+#include "src/base/file.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/device/memory.h"
+#include "src/train/announce.h"
 #include "src/train/warm_up.h"
 
 namespace ogrom {
-namespace {
-
-MeshOptions mesh_options(const RunConfig& run, const AxisOptions& axes) {
-    return {run.comm.check_collectives ? CollectiveCheck::compare : CollectiveCheck::off, axes};
-}
-
-}  // namespace
 
 template <class T>
 Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& options, UnitHook<GradientOf<T>> hook)
@@ -29,7 +24,7 @@ Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& 
       device_(choose_device(session_, run_)),
       transport_(agree_transport(session_.world(), session_.host(), device_, run_)),
       queues_(device_),
-      mesh_(make_mesh(session_, run_.parallel, mesh_options(run_, axis_options(transport_, queues_)))),
+      mesh_(make_mesh(session_, run_.parallel, mesh_options(run_, transport_, queues_))),
       vote_(*mesh_.world, [this] { return session_.stop_requested() || out_of_time(last_save_s_); }) {
     session_.set_phase(Phase::plan, 0);
     open();
@@ -38,6 +33,7 @@ Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& 
         valid_ = std::make_unique<Sampler>(run_.data, run_.train.sequence, run_.model.vocab, SplitPart::valid);
     }
     texts_ = describe_run(session_, run_, mesh_, device_);
+    find_checkpoint();
     place_ = prepare_workplace(session_, run_, mesh_, device_, axis_options(transport_, queues_));
     const bool gpu = device_.is_gpu();
     if (!gpu) {
@@ -55,6 +51,7 @@ Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& 
     }
     resume();
     first_step_ = engine_->step;
+    require_room_to_save(*engine_, *sampler_, texts_);
     trace_ = std::make_unique<TraceFile>(session_, run_.train.trace, first_step_ + run_.train.trace_steps);
     engine_->trace = trace_->record();
     if (leads()) {
@@ -72,13 +69,18 @@ template <class T>
 void Trainer<T>::open() {
     if (leads()) {
         folder_.emplace(run_, options_.resume.kind);
+        if (!run_.train.trace.empty()) {
+            TraceFile::require_writable(run_.train.trace);
+        }
         open_log_file(run_.run.output + "/log.txt");
     }
     // In the process that prints how the job ended, whichever rank failed: exits
-    // 2-7 and dead ranks stand in the events.
+    // 2-7 and dead ranks stand in the events. A run that is refused leaves no folder for them to stand in.
     session_.on_failure([output = run_.run.output, rank = session_.rank(), host = session_.host()](
                             ExitCode code, const std::string& text) {
-        (void)try_append_event(output, rank, host, -1, "failure", static_cast<int>(code), text);
+        if (file_exists(join_path(output, "run.toml"))) {
+            (void)try_append_event(output, rank, host, -1, "failure", static_cast<int>(code), text);
+        }
     });
     // Nobody goes on before rank 0 has the folder: a refused run must leave no
     // trace of the others.
@@ -90,19 +92,8 @@ void Trainer<T>::print_plan() const {
     if (!leads()) {
         return;
     }
-    for (const std::unique_ptr<Sampler>* sampler : {&sampler_, &valid_}) {
-        if (*sampler) {
-            for (const std::string& line : (*sampler)->report()) {
-                log_info("data: {}", line);
-            }
-        }
-    }
-    log_info("data: {}", sampler_->coverage(run_.train.steps, run_.train.global_batch));
-    for (const std::string& line : split(plan_text(run_, mesh_.shape, place_.decisions, place_.ledger), '\n')) {
-        if (!line.empty()) {
-            log_info("{}", line);
-        }
-    }
+    announce_data(run_, *sampler_, valid_.get());
+    announce_plan(run_, mesh_.shape, place_.decisions, place_.ledger);
     log_info("device: {} ({}); matrix products at {:.4f} TFLOP/s", device_.is_gpu() ? "cuda" : "cpu", device_.reason,
              place_.matmul_rate / 1e12);
     if (device_.is_gpu() && session_.size() > 1) {
@@ -111,20 +102,27 @@ void Trainer<T>::print_plan() const {
 }
 
 template <class T>
+void Trainer<T>::find_checkpoint() {
+    session_.set_phase(Phase::load, 0);
+    const std::string checkpoint = choose_checkpoint(session_.world(), run_, options_.resume);
+    summary_.checkpoint = checkpoint;
+    if (!checkpoint.empty()) {
+        found_ = open_checkpoint(session_.world(), run_, *sampler_, texts_, checkpoint);
+    }
+    session_.set_phase(Phase::plan, 0);
+}
+
+template <class T>
 void Trainer<T>::resume() {
     session_.set_phase(Phase::load, 0);
-    std::string mine;
-    if (leads()) {
-        mine = choose_checkpoint(run_, options_.resume);
-    }
-    const std::string checkpoint = gather_text(session_.world(), mine, "checkpoint to resume")[0];
-    if (checkpoint.empty()) {
+    if (!found_) {
         event(Phase::start, ExitCode::done, "fresh start");
         return;
     }
-    const CheckpointHeader header = resume_from(*engine_, *sampler_, texts_, checkpoint);
+    const CheckpointHeader& header = *found_;
+    const std::string& checkpoint = summary_.checkpoint;
+    resume_from(*engine_, header, texts_, checkpoint);
     best_valid_loss_ = header.best_valid_loss;
-    summary_.checkpoint = checkpoint;
     saved_at_ = engine_->step;
     if (leads()) {
         log_info("resumed from {} at step {}, {} samples read", checkpoint, engine_->step,
@@ -309,9 +307,27 @@ void Trainer<T>::save() {
     event(Phase::save, ExitCode::done, summary_.checkpoint);
 }
 
+// What stopped the run, from whichever rank knows. Collective.
+template <class T>
+std::string Trainer<T>::why_stopped() {
+    std::string mine = session_.stop_signal();
+    if (!mine.empty()) {
+        mine += fmt::format(" on rank {}", session_.rank());
+    } else if (options_.stop_after_steps > 0 && engine_->step - first_step_ >= options_.stop_after_steps) {
+        mine = fmt::format("--stop-after {}", options_.stop_after_steps);
+    } else if (options_.time_limit_s > 0) {
+        mine = fmt::format("--time-limit {}", options_.time_limit_s / 60);
+    }
+    const std::vector<std::string> all = gather_text(session_.world(), mine, "why stopped");
+    return *std::max_element(all.begin(), all.end());  // "SIG..." before "--time-limit", "--stop-after" and ""
+}
+
 template <class T>
 void Trainer<T>::finish() {
     const bool early = summary_.code == ExitCode::saved_for_requeue;
+    if (early) {
+        summary_.stopped_by = why_stopped();
+    }
     if (saved_at_ != engine_->step && (early || run_.checkpoint.at_end)) {
         save();
     }
@@ -323,9 +339,7 @@ void Trainer<T>::finish() {
     if (metrics_) {
         metrics_->publish();
         console_->finish();
-        for (const std::string& line : split(summary_text(summary_), '\n')) {
-            log_info("{}", line);
-        }
+        announce_lines(summary_text(summary_));
         flush_log();
     }
     event(Phase::report, summary_.code, summary_.code == ExitCode::done ? "done" : "stopped and saved");

@@ -45,6 +45,7 @@ private:
     [[nodiscard]] bool leads() const { return session_.rank() == 0; }
     void open();
     void print_plan() const;
+    void find_checkpoint();  // and whether it fits, before the plan is printed
     void resume();
     [[nodiscard]] Wish wish() const;
     [[nodiscard]] bool out_of_time(double needed_s) const;
@@ -54,6 +55,7 @@ private:
     void check_finite(const StepResult& result);
     void evaluate_now();  // leaves summary_.valid empty when a stop came
     void save();
+    std::string why_stopped();
     void finish();
     void event(Phase phase, ExitCode code, const std::string& text) const;
     void summarise();
@@ -69,6 +71,7 @@ private:
     std::unique_ptr<Sampler> sampler_, valid_;
     StopVote vote_;
     SavedTexts texts_;
+    std::optional<CheckpointHeader> found_;  // of the checkpoint to resume from
     Workplace place_;
     std::unique_ptr<Engine<T>> engine_;
     std::unique_ptr<Metrics> metrics_;  // rank 0

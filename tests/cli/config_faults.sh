@@ -37,7 +37,7 @@ refused() {
 }
 
 # Layouts that do not fit the model (2 layers, hidden 32, 2 heads, sequence 32) or the ranks: both numbers, the nearest.
-refused 3 'parallel.tensor: 3 does not divide model.heads 2 .*; would be right: parallel.tensor 2, or model.heads 3$' \
+refused 3 'parallel.tensor: 3 does not divide model.heads 2 .*; would be right: parallel.tensor 2, or model.heads 3; with 3 ranks: tensor 1$' \
     --set parallel.tensor=3
 refused 3 'parallel.pipeline: 3 stages for model.layers 2: .*: pipeline at most 2, or model.layers 3 or more$' \
     --set parallel.pipeline=3

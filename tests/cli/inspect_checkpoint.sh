@@ -15,7 +15,7 @@ expect_exit 0 "$OGROM" inspect "$step" --verify --json
 expect_text '"verified": "manifest and weight hash agree"'
 expect_exit 0 "$OGROM" inspect "$step" --diff "$step/checkpoint.h5"
 expect_text '^0 of [0-9]+ tensors differ$'
-expect_exit 0 "$OGROM" inspect "$step" --diff trained/checkpoints/step-00000001
+expect_exit 1 "$OGROM" inspect "$step" --diff trained/checkpoints/step-00000001
 expect_text '/weights/final_norm.weight +[0-9]+ elements differ, at most by'
 expect_exit 0 "$OGROM" inspect corpus
 expect_text '^  documents '
@@ -32,7 +32,7 @@ expect_exit 0 launch 2 "$OGROM" train run.toml --set train.steps=2 --set run.out
 expect_exit 0 "$OGROM" inspect two --verify --json
 expect_text '"part-00001.h5"'
 expect_text '"verified": "manifest and weight hash agree"'
-expect_exit 0 "$OGROM" inspect "$step" --diff two
+expect_exit 1 "$OGROM" inspect "$step" --diff two
 grep -qE 'only in|shape|type' out && fail "another number of ranks gives another tree"
 
 expect_exit 4 "$OGROM" inspect nowhere

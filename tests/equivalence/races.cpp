@@ -22,14 +22,23 @@ struct Way {
     Late late = Late::nobody;
 };
 
-// 2,500 parameters, so that buckets of one element are possible.
-RunConfig small_run(const Way& way, const char* deterministic) {
+// How much of it: 2,500 parameters for a few steps, or 350 for many, so that buckets of one element are possible.
+struct Amount {
+    i64 hidden = 12, heads = 2, vocab = 37;
+    i64 steps = 3, accumulation = 6;
+    double transfer_delay =
+        5e-3 / (800.0 * 8);  // seconds a byte: 5 ms over all pieces of a unit, whatever their number
+};
+constexpr Amount many_steps{4, 1, 11, 50, 2, 5e-3 / (2 * 350.0 * 8)};  // 5 ms over all transfers of a step
+
+RunConfig small_run(const Way& way, const Amount& amount, const char* deterministic) {
     const i64 ranks = session().size();
     return tiny_run(
-        ranks, {1, 12 / ranks},
-        {"model.layers=1", "model.hidden=12", "model.heads=2", "model.vocab=37", "model.vocab_multiple=8",
-         "model.sequence=8", "train.sequence=8", fmt::format("parallel.zero={}", way.zero),
-         fmt::format("numerics.deterministic={}", deterministic), fmt::format("comm.overlap={}", way.overlap),
+        ranks, {12 / ranks / amount.accumulation, amount.accumulation},
+        {"model.layers=1", fmt::format("model.hidden={}", amount.hidden), fmt::format("model.heads={}", amount.heads),
+         fmt::format("model.vocab={}", amount.vocab), "model.vocab_multiple=8", "model.sequence=8", "train.sequence=8",
+         fmt::format("parallel.zero={}", way.zero), fmt::format("numerics.deterministic={}", deterministic),
+         fmt::format("comm.overlap={}", way.overlap),
          fmt::format("comm.bucket_mib={:.12f}", static_cast<double>(way.bucket_elements) * 8 / 1048576)});
 }
 
@@ -43,21 +52,25 @@ void PrintTo(const Outcome& outcome, std::ostream* out) {
                         outcome.norms.back());
 }
 
-Outcome train_with(const Way& way, const char* deterministic) {
-    const RunConfig run = small_run(way, deterministic);
+Outcome train_with(const Way& way, const char* deterministic, const Amount& amount = {}) {
+    const RunConfig run = small_run(way, amount, deterministic);
     Mesh mesh = make_mesh(session().world(), run.parallel);
     if (way.late == Late::transfers) {
-        // 5 ms over all pieces of a unit, whatever their number.
-        mesh.shard = make_delayed_communicator(std::move(mesh.shard), {0, 5e-3 / (800.0 * 8), {}});
+        mesh.shard = make_delayed_communicator(std::move(mesh.shard), {0, amount.transfer_delay, {}});
     }
     const Decisions decisions = decide(run, mesh.shape, mesh.place, 1);
     Engine<double> engine(run, decisions, make_ledger(run, decisions), mesh);
+    i64 stalled = -1;  // the last step that was held up, where one stall a step is enough
     if (way.late == Late::passes && session().rank() == session().size() - 1) {
-        engine.units.set_hook(
-            [](i64, FlatRange, double*) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
+        engine.units.set_hook([&](i64, FlatRange, double*) {
+            if (amount.steps <= 3 || stalled != engine.step) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(5));
+            }
+            stalled = engine.step;
+        });
     }
     Outcome outcome;
-    for (i64 step = 0; step < 3; ++step) {
+    for (i64 step = 0; step < amount.steps; ++step) {
         const std::vector<Batch> batches = make_batches(run, mesh.place.dp, step);
         const i64 targets = agree_control(mesh, batches, Wish::go_on).targets;
         const StepResult result = train_step<double>(engine, batches, targets);
@@ -86,6 +99,26 @@ TEST(Races, OverlapBucketsAndDelaysChangeNoBit) {
                             << "zero " << zero << ", " << elements << " elements, overlap " << overlap << ", late "
                             << static_cast<int>(late) << ", deterministic " << deterministic;
                     }
+                }
+            }
+        }
+    }
+}
+
+// The field case as it was met: ZeRO 2 on two data ranks, 50 steps, five repeats of each setting.
+TEST(Races, FiftyStepsFiveRepeats) {
+    if (session().size() != 2) {
+        return;
+    }
+    const Outcome calm = train_with({2, 1 << 20, false, Late::nobody}, "false", many_steps);
+    const i64 parameter = many_steps.hidden * many_steps.hidden;
+    for (const i64 elements : {i64{1}, parameter, parameter + 5, i64{1} << 20}) {
+        for (const Late late : {Late::nobody, Late::transfers, Late::passes}) {
+            for (const bool overlap : {true, false}) {
+                for (int repeat = 0; repeat < 5; ++repeat) {
+                    ASSERT_EQ(train_with({2, elements, overlap, late}, "false", many_steps), calm)
+                        << elements << " elements, overlap " << overlap << ", late " << static_cast<int>(late)
+                        << ", repeat " << repeat;
                 }
             }
         }

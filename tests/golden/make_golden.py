@@ -83,9 +83,10 @@ def loss_sum(weights, tied, tokens, targets, mask):
 
 def learning_rate(step):
     o = OPTIMIZER
-    if step < o["warmup_steps"]:
-        return o["lr"] * (step + 1) / o["warmup_steps"]
-    u = min(1.0, (step - o["warmup_steps"]) / (o["decay_steps"] - o["warmup_steps"]))
+    update = step + 1
+    if update < o["warmup_steps"]:
+        return o["lr"] * update / o["warmup_steps"]
+    u = min(1.0, (update - o["warmup_steps"]) / (o["decay_steps"] - o["warmup_steps"]))
     return o["min_lr"] + (o["lr"] - o["min_lr"]) * (1 + math.cos(math.pi * u)) / 2
 
 

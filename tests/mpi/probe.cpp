@@ -7,9 +7,8 @@
 //   busy      RANK computes for 3 s; finish: nothing goes wrong; cores: prints whether the ranks outnumber their cores
 //   late      RANK leaves before MPI starts
 // PROBE_STAGED=1: the data axis is staged, on CPU streams.
-// PROBE_PIDS=DIR writes DIR/RANK with the process id; PROBE_EVENTS=FILE has failures appended to FILE, and the moment
-// at which RANK went wrong to FILE.wrong, each with its wall-clock time in front; PROBE_PROVIDED=N makes MPI report
-// that thread level (B46).
+// PROBE_PIDS=DIR writes DIR/RANK with the process id; PROBE_EVENTS=FILE has failures appended to FILE, each with
+// its wall-clock time in front; PROBE_PROVIDED=N makes MPI report that thread level (B46).
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -49,10 +48,10 @@ void write_pid(int rank) {
 }
 
 // Appends one line with the time in front.
-void record(const std::string& suffix, const std::string& text) {
+void record(const std::string& text) {
     if (const char* file = std::getenv("PROBE_EVENTS")) {
         const auto now = std::chrono::system_clock::now().time_since_epoch();
-        std::ofstream(file + suffix, std::ios::app)
+        std::ofstream(file, std::ios::app)
             << std::chrono::duration_cast<std::chrono::milliseconds>(now).count() << " " << text << "\n";
     }
 }
@@ -98,9 +97,8 @@ void differ(Session& session, const Mesh& mesh, const std::string& mode, int cul
 }
 
 int work(Session& session, const std::string& mode, int culprit) {
-    session.on_failure([](ExitCode code, const std::string& text) {
-        record("", std::to_string(static_cast<int>(code)) + " " + text);
-    });
+    session.on_failure(
+        [](ExitCode code, const std::string& text) { record(std::to_string(static_cast<int>(code)) + " " + text); });
     if (mode == "cores") {
         std::printf("rank %d oversubscribed %d\n", session.rank(), session.oversubscribed() ? 1 : 0);
         return 0;
@@ -118,9 +116,6 @@ int work(Session& session, const std::string& mode, int culprit) {
         std::string label = "probe.bucket";
         if (step == 3 && mode == "throw_all") {
             fail(ExitCode::usage, "run.toml:3: model.layers is wrong everywhere");
-        }
-        if (step == 3 && session.rank() == culprit) {
-            record(".wrong", mode);
         }
         if (step == 3 && mode.starts_with("mismatch_")) {
             differ(session, mesh, mode, culprit, data);

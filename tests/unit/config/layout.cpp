@@ -39,7 +39,7 @@ TEST(Mesh, B50AnAxisLeftOutIsDerived) {
 TEST(Mesh, B50WhatDoesNotMatchTheRanksNamesBothNumbers) {
     const std::string tensor = faults_of(small_run, {"parallel.data=3", "parallel.pipeline=1"}, 8);
     expect_fault(tensor,
-                 "case.toml: parallel: pipeline 1 x context 1 x expert 1 x data 3 = 3 does not divide the 8 ranks",
+                 "--set 1: parallel.data: pipeline 1 x context 1 x expert 1 x data 3 = 3 does not divide the 8 ranks",
                  "2 would stand idle; would be right: start 6 or 9 ranks, or a mesh of 2 or 4 ranks without tensor");
     expect_has(faults_of(small_run, {"parallel.tensor=2", "parallel.data=3"}, 8),
                "tensor 2 x data 3 = 6 does not divide the 8 ranks that were started, 2 would stand idle");
@@ -48,7 +48,7 @@ TEST(Mesh, B50WhatDoesNotMatchTheRanksNamesBothNumbers) {
                  "data = 2, or start 16 ranks");
     // Two axes left out beside data: they are 1, not guessed.
     expect_has(faults_of(small_run, {"parallel.data=2"}, 4), "= 2, but 4 ranks were started, 2 would stand idle");
-    expect_has(faults_of(small_run, {"parallel.tensor=16"}, 8), "8 would stand idle; would be right: start 16 ranks");
+    expect_has(faults_of(small_run, {"parallel.tensor=16"}, 8), "too few; would be right: start 16 ranks");
 }
 
 TEST(Tensor, B49DividesHeadsAndInnerWidth) {
@@ -69,6 +69,7 @@ TEST(Tensor, B49DividesHeadsAndInnerWidth) {
     expect_has(both,
                "5 does not divide model.ffn_hidden 768 (equal columns on each rank); would be right: parallel.tensor "
                "4 or 6, or model.ffn_hidden 765 or 770");
+    expect_has(both, "or model.ffn_hidden 765 or 770; with 5 ranks: tensor 1");
     const std::string grouped = faults_of(small_run, {"model.kv_heads=2", "parallel.tensor=4"}, 4);
     expect_has(grouped, "parallel.tensor: 4 does not divide model.kv_heads 2");
     expect_has(grouped, "would be right: parallel.tensor 2, or model.kv_heads 4");
@@ -153,9 +154,11 @@ TEST(Pipeline, SchedulesByName) {
 TEST(Pipeline, InterleavedNeedsTwoChunksAndLayersForThem) {
     const std::vector<std::string> two = {"parallel.pipeline=2", "parallel.schedule=interleaved"};
     expect_fault(faults_of(small_run, two, 2), "--set 2: parallel.schedule: \"interleaved\" with virtual_stages 1",
-                 "would be right: virtual_stages = 2, or \"1f1b\"");
-    expect_has(faults_of(small_run, {two[0], two[1], "model.layers=9"}, 2), "virtual_stages = 2 .. 4, or \"1f1b\"");
-    expect_has(faults_of(small_run, {two[0], two[1], "model.layers=3"}, 2), "would be right: \"1f1b\"");
+                 "would be right: parallel.virtual_stages = 2, or \"1f1b\"");
+    expect_has(faults_of(small_run, {two[0], two[1], "model.layers=9"}, 2),
+               "parallel.virtual_stages = 2 (up to 4), or \"1f1b\"");
+    expect_has(faults_of(small_run, {two[0], two[1], "model.layers=3"}, 2),
+               "would be right: model.layers 4 or more with parallel.virtual_stages = 2, or \"1f1b\"");
     expect_fault(
         faults_of(small_run, {two[0], two[1], "parallel.virtual_stages=3"}, 2),
         "--set 1: parallel.pipeline: 2 stages x 3 virtual_stages = 6 chunks for model.layers 4: one would have "

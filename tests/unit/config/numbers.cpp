@@ -128,12 +128,12 @@ TEST(Batch, B50IndivisibleNamesBothNumbersAndTheNearest) {
 
 TEST(Batch, B50OverflowIsRefused) {
     const std::string message =
-        faults_of(without_batch(), {"train.micro_batch=1000000", "train.accumulation=1000000000"}, 64);
-    expect_fault(message, "--set 2: train.accumulation: micro_batch 1000000 x accumulation 1000000000 x data 64",
+        faults_of(without_batch(), {"train.micro_batch=1000000", "train.accumulation=500000"}, 64);
+    expect_fault(message, "--set 2: train.accumulation: micro_batch 1000000 x accumulation 500000 x data 64",
                  "smaller factors");
-    expect_has(faults_of(without_batch(),
-                         {"train.micro_batch=1000000", "train.accumulation=1000000000", "train.global_batch=1"}),
-               "does not hold");
+    expect_has(
+        faults_of(without_batch(), {"train.micro_batch=1000000", "train.accumulation=500000", "train.global_batch=1"}),
+        "does not hold");
 }
 
 // Every extent is within its own range; only their product is not (B11).
@@ -152,7 +152,7 @@ TEST(Ranks, B50IdleRanksAreAnError) {
                  "--set 1: parallel.data: pipeline 1 x context 1 x expert 1 x tensor 1 x data 8 = 8, but 16 ranks",
                  "8 would stand idle");
     expect_has(idle, "data = 16, or start 8 ranks");
-    expect_has(faults_of(small_run, {"parallel.data=2"}, 1), "2, but 1 ranks were started");
+    expect_has(faults_of(small_run, {"parallel.data=2"}, 1), "2, but 1 rank was started");
     const std::string odd = faults_of(small_run, {"parallel.tensor=2", "parallel.pipeline=3"}, 8);
     expect_has(odd, "= 6 does not divide the 8 ranks that were started, 2 would stand idle");
     expect_has(odd, "start 6 or 12 ranks");

@@ -253,10 +253,18 @@ TEST(CheckpointCommit, AFolderThatCannotBeWrittenIsAnErrorOnEveryRank) {
 TEST(CheckpointCommit, APathMayBeAStepAFileOrARun) {
     const Folder folder;
     const std::string step = test::save_small<float>(folder.path("checkpoints"), 4, 1);
-    for (const std::string& path :
-         {step, step + "/", step + "/checkpoint.h5", folder.path("checkpoints"), folder.path()}) {
+    for (const std::string& path : {step, step + "/", step + "/checkpoint.h5", folder.path("checkpoints"),
+                                    folder.path(), folder.path("checkpoints/latest")}) {
         EXPECT_EQ(resolve_checkpoint(path), step) << path;
     }
+    // `latest` means what it says, even where a newer step stands beside it.
+    const std::string newer = test::save_small<float>(folder.path("checkpoints"), 6, 1);
+    write_file_atomic(folder.path("checkpoints/latest"), "step-00000004\n");
+    EXPECT_EQ(resolve_checkpoint(folder.path("checkpoints/latest")), step);
+    EXPECT_EQ(resolve_checkpoint(folder.path("checkpoints")), newer);
+    write_file_atomic(folder.path("checkpoints/latest"), "../../etc\n");
+    EXPECT_NE(test::fault_text([&] { resolve_checkpoint(folder.path("checkpoints/latest")); }).find("no complete"),
+              std::string::npos);
     EXPECT_NE(test::fault_text([&] { resolve_checkpoint(folder.path("elsewhere")); }).find("no complete checkpoint"),
               std::string::npos);
 }

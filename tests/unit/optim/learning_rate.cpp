@@ -31,22 +31,24 @@ TEST(LearningRate, WarmUpPeaksAtOptimizerStep100) {
 
 TEST(LearningRate, CosineAndLinearEndAtTheirStep) {
     const OptimizerConfig cosine = schedule(ScheduleKind::cosine);
-    EXPECT_EQ(learning_rate(cosine, 1000, 100), 3e-4);
-    EXPECT_NEAR(learning_rate(cosine, 1000, 550), (3e-4 + 3e-5) / 2, 1e-19);  // half way; one rounding of 3e-4
-    EXPECT_NEAR(learning_rate(cosine, 1000, 1000), 3e-5, 1e-19);
-    EXPECT_EQ(learning_rate(cosine, 1000, 1000), learning_rate(cosine, 1000, 5000));
+    EXPECT_EQ(learning_rate(cosine, 1000, 99), 3e-4);  // once
+    EXPECT_LT(learning_rate(cosine, 1000, 100), 3e-4);
+    EXPECT_NEAR(learning_rate(cosine, 1000, 549), (3e-4 + 3e-5) / 2, 1e-19);  // half way; one rounding of 3e-4
+    EXPECT_NEAR(learning_rate(cosine, 1000, 999), 3e-5, 1e-19);               // the last of 1000 steps
+    EXPECT_GT(learning_rate(cosine, 1000, 998), 3e-5);
+    EXPECT_EQ(learning_rate(cosine, 1000, 999), learning_rate(cosine, 1000, 5000));
     const OptimizerConfig linear = schedule(ScheduleKind::linear);
-    EXPECT_NEAR(learning_rate(linear, 1000, 325), 3e-4 - 0.25 * 2.7e-4, 1e-19);
-    EXPECT_NEAR(learning_rate(linear, 1000, 1000), 3e-5, 1e-19);
+    EXPECT_NEAR(learning_rate(linear, 1000, 324), 3e-4 - 0.25 * 2.7e-4, 1e-19);
+    EXPECT_NEAR(learning_rate(linear, 1000, 999), 3e-5, 1e-19);
 }
 
 TEST(LearningRate, WsdHoldsThenFalls) {
     OptimizerConfig wsd = schedule(ScheduleKind::wsd);
     wsd.decay_steps = 200;
-    EXPECT_EQ(learning_rate(wsd, 1000, 800), 3e-4);
+    EXPECT_EQ(learning_rate(wsd, 1000, 799), 3e-4);
     EXPECT_EQ(learning_rate(wsd, 1000, 500), 3e-4);
-    EXPECT_NEAR(learning_rate(wsd, 1000, 900), (3e-4 + 3e-5) / 2, 1e-19);
-    EXPECT_NEAR(learning_rate(wsd, 1000, 1000), 3e-5, 1e-19);
+    EXPECT_NEAR(learning_rate(wsd, 1000, 899), (3e-4 + 3e-5) / 2, 1e-19);
+    EXPECT_NEAR(learning_rate(wsd, 1000, 999), 3e-5, 1e-19);
 }
 
 TEST(LearningRate, EdgesAreDefined) {

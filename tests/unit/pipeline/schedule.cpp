@@ -48,6 +48,33 @@ TEST(Schedules, AreProvenForEveryLayout) {
     EXPECT_EQ(checked, 6 * 8 * 17);
 }
 
+// Refused by its count, in no time and no memory; the largest one is made.
+TEST(Schedules, OfTooManyActionsAreRefusedBeforeTheyAreMade) {
+    const auto refused = [](const ScheduleSpec& spec) {
+        try {
+            (void)make_stage_schedule(spec, 0);
+        } catch (const Error& error) {
+            EXPECT_EQ(error.code(), ExitCode::usage);
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    constexpr i64 huge = std::numeric_limits<i64>::max();
+    for (const auto& [kind, stages, chunks, most] :
+         {std::tuple(PipelineSchedule::one_f_one_b, 1, 1, most_actions / 2),
+          std::tuple(PipelineSchedule::one_f_one_b, 2, 1, most_actions / 6),
+          std::tuple(PipelineSchedule::zero_bubble, 2, 1, most_actions / 7),
+          std::tuple(PipelineSchedule::interleaved, 2, 3, most_actions / 18)}) {
+        EXPECT_LE(static_cast<i64>(make_stage_schedule({kind, stages, chunks, most}, 0).actions.size()), most_actions);
+        for (const i64 more : {most + 1, i64{2147483648}, huge}) {
+            const std::string text = refused({kind, stages, chunks, more});
+            EXPECT_NE(text.find(fmt::format("train.accumulation {}: ", more)), std::string::npos) << text;
+            EXPECT_NE(text.find(fmt::format("at most {}, with", most)), std::string::npos) << text;
+        }
+    }
+    EXPECT_NE(refused({PipelineSchedule::interleaved, 2, huge, 1}), "");
+}
+
 TEST(Schedules, AreProvenForEvaluationInAnyMemory) {
     for (const ScheduleSpec& spec : all_specs(8, 17)) {
         for (const i64 slots : {1, 2, 3}) {

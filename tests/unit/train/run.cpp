@@ -75,11 +75,15 @@ TEST(RunFolder, BareResumeNeedsACheckpointAutoDoesNot) {
     const Folder folder;
     const RunConfig run = folder.run("empty");
     const RunFolder held(run, Resume::newest);
-    const std::string message = refusal([&] { (void)choose_checkpoint(run, parse_resume("")); }, ExitCode::checkpoint);
+    const std::unique_ptr<Communicator> alone = make_single_communicator();
+    const std::string message =
+        refusal([&] { (void)choose_checkpoint(*alone, run, parse_resume("")); }, ExitCode::checkpoint);
     EXPECT_NE(message.find("no complete checkpoint"), std::string::npos) << message;
-    EXPECT_EQ(choose_checkpoint(run, parse_resume("auto")), "");
-    EXPECT_EQ(choose_checkpoint(run, ResumeChoice{}), "");
-    EXPECT_EQ(choose_checkpoint(run, parse_resume("some/path")), "some/path");
+    EXPECT_EQ(choose_checkpoint(*alone, run, parse_resume("auto")), "");
+    EXPECT_EQ(choose_checkpoint(*alone, run, ResumeChoice{}), "");
+    const std::string absent =
+        refusal([&] { (void)choose_checkpoint(*alone, run, parse_resume("some/path")); }, ExitCode::checkpoint);
+    EXPECT_NE(absent.find("some/path does not exist"), std::string::npos) << absent;
 }
 
 TEST(Control, CountsTargetsAndHearsAWish) {

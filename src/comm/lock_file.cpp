@@ -1,0 +1,133 @@
+#include "src/comm/lock_file.h"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sstream>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+#include "kernels/common/fault.h"
+
+#include "src/base/timer.h"
+#include "src/comm/control.h"
+
+namespace ogrom {
+namespace {
+
+// First line of the file: "<host> <pid> <start of the process in ticks> <UTC>".
+struct Holder {
+    std::string host, since;
+    int pid = 0;
+    u64 started = 0;
+    [[nodiscard]] std::string text() const {
+        return pid == 0 ? "a process that left no name" : fmt::format("process {} on {} since {}", pid, host, since);
+    }
+};
+
+Holder read_holder(int descriptor) {
+    char bytes[512] = {};
+    Holder holder;
+    if (pread(descriptor, bytes, sizeof(bytes) - 1, 0) > 0) {
+        std::istringstream in(bytes);
+        if (!(in >> holder.host >> holder.pid >> holder.started >> holder.since)) {
+            return {};
+        }
+    }
+    return holder;
+}
+
+// A lock file being taken.
+struct Taking {
+    const std::string& path;
+    const LockWords& words;
+    [[noreturn]] void fail_to(std::string_view action, int number) const {
+        fail(ExitCode::checkpoint,
+             fmt::format("{}: cannot {}: {}; {}", path, action, std::generic_category().message(number), words.need));
+    }
+};
+
+// The kernel's word; without one (a file system that knows no locks) the holder's process, if it is one of this host.
+bool held_by_another(int descriptor, const Holder& holder, const Taking& taking) {
+    if (fault_active("lease_not_asked")) {
+        return false;
+    }
+    int status = 0;
+    do {
+        status = flock(descriptor, LOCK_EX | LOCK_NB);
+    } while (status != 0 && errno == EINTR);
+    if (status == 0) {
+        return false;
+    }
+    if (errno == EWOULDBLOCK) {
+        return true;
+    }
+    if (errno != ENOLCK && errno != EOPNOTSUPP && errno != ENOSYS) {
+        taking.fail_to("lock", errno);
+    }
+    return holder.pid != 0 && holder.host == host_name() && holder.pid != getpid() &&
+           !process_gone(holder.pid, holder.started);
+}
+
+void write_holder(int descriptor, const Taking& taking) {
+    const std::string text = fmt::format("{} {} {} {}\n", host_name(), getpid(), process_start(getpid()), utc_time());
+    if (ftruncate(descriptor, 0) != 0) {
+        taking.fail_to("empty", errno);
+    }
+    const ssize_t written = pwrite(descriptor, text.data(), text.size(), 0);
+    if (written != static_cast<ssize_t>(text.size())) {
+        taking.fail_to("write", written < 0 ? errno : ENOSPC);
+    }
+}
+
+}  // namespace
+
+std::string host_name() {
+    char name[256] = {};
+    return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
+}
+
+LockFile::LockFile(std::string path, const LockWords& words) : path_(std::move(path)) {
+    while (!take(words)) {
+    }
+}
+
+// False when the file was removed between opening and locking it: its holder has just ended.
+bool LockFile::take(const LockWords& words) {
+    const Taking taking{path_, words};
+    file_.reset(open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666));
+    if (!file_) {
+        taking.fail_to("create", errno);
+    }
+    Holder holder = read_holder(file_.get());
+    if (held_by_another(file_.get(), holder, taking)) {
+        for (int i = 0; i < 50 && holder.pid == 0; ++i) {  // it has locked the file, but not written its name yet
+            usleep(10'000);
+            holder = read_holder(file_.get());
+        }
+        file_.reset();
+        fail(ExitCode::usage, fmt::format("{} is in use by {}: {}", words.subject, holder.text(), words.refusal));
+    }
+    struct stat opened {
+    }, named{};
+    if (fstat(file_.get(), &opened) != 0 || stat(path_.c_str(), &named) != 0 || opened.st_ino != named.st_ino ||
+        opened.st_dev != named.st_dev) {
+        return false;
+    }
+    if (opened.st_size > 0) {
+        replaced_ = fmt::format("{}: {} ended without removing it; replaced", path_, read_holder(file_.get()).text());
+    }
+    write_holder(file_.get(), taking);
+    return true;
+}
+
+LockFile::~LockFile() {
+    if (file_) {
+        unlink(path_.c_str());  // while it is locked: whoever opened it meanwhile sees that it has no name any more
+    }
+}
+
+}  // namespace ogrom

@@ -1,0 +1,41 @@
+// One writer at a time for what `path` stands for: a lock file that names its holder. The kernel's lock on it (flock)
+// decides who holds it, so a holder that was killed leaves a file that blocks nobody; the text is for people, and
+// decides only where the file system knows no locks.
+#pragma once
+#include <string>
+
+#include "src/base/file.h"
+
+namespace ogrom {
+
+std::string host_name();
+
+// The caller's part of the messages.
+struct LockWords {
+    std::string subject;  // what is locked: "SUBJECT is in use by process 7 on host since ...: REFUSAL"
+    std::string refusal;
+    std::string need;  // "PATH: cannot create: reason; NEED"
+};
+
+class LockFile {
+public:
+    // Throws Error(usage) that names the holder while another process (or another LockFile of this one) holds it, and
+    // Error(checkpoint) where the file cannot be written.
+    LockFile(std::string path, const LockWords& words);
+    ~LockFile();  // removes the file
+    LockFile(LockFile&&) noexcept = default;
+    LockFile& operator=(LockFile&&) = delete;
+    LockFile(const LockFile&) = delete;
+    LockFile& operator=(const LockFile&) = delete;
+
+    // One line about a holder that ended without giving the lock back; empty when there was none.
+    [[nodiscard]] const std::string& replaced() const { return replaced_; }
+
+private:
+    bool take(const LockWords& words);
+
+    std::string path_, replaced_;
+    FileDescriptor file_;
+};
+
+}  // namespace ogrom

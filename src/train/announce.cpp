@@ -1,0 +1,36 @@
+#include "src/train/announce.h"
+
+#include "src/base/log.h"
+#include "src/base/text.h"
+#include "src/train/evaluate.h"
+
+namespace ogrom {
+
+void announce_data(const RunConfig& run, const Sampler& train, const Sampler* valid) {
+    for (const Sampler* sampler : {&train, valid}) {
+        if (sampler != nullptr) {
+            for (const std::string& line : sampler->report()) {
+                log_info("data: {}", line);
+            }
+        }
+    }
+    log_info("data: {}", train.coverage(run.train.steps, run.train.global_batch));
+    if (valid != nullptr && evaluation_samples(*valid, run.train.eval_samples) < run.train.eval_samples) {
+        log_info("data: an evaluation takes all {} held-out samples; train.eval_samples = {} asks for more",
+                 evaluation_samples(*valid, run.train.eval_samples), run.train.eval_samples);
+    }
+}
+
+void announce_lines(const std::string& text) {
+    for (const std::string& line : split(text, '\n')) {
+        if (!line.empty()) {
+            log_info("{}", line);
+        }
+    }
+}
+
+void announce_plan(const RunConfig& run, const MeshShape& shape, const Decisions& decisions, const Ledger& ledger) {
+    announce_lines(plan_text(run, shape, decisions, ledger));
+}
+
+}  // namespace ogrom
