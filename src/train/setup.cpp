@@ -168,7 +168,7 @@ SavedTexts describe_run(Session& session, const RunConfig& run, const Mesh& mesh
     input.hosts = gather_text(session.world(), session.host(), "hosts");
     input.ranks = session.size();
     input.threads = threads_of(session, run);
-    input.mpi_library = mpi_library().c_str();  // Open MPI counts the closing zero byte
+    input.mpi_library = mpi_library();
     input.seed = run.train.seed;
     input.extra.emplace_back("blas", blas_description());
     input.extra.emplace_back("kernels", kernel_choice());

@@ -25,16 +25,16 @@ struct Way {
 // How much of it: 2,500 parameters for a few steps, or 350 for many, so that buckets of one element are possible.
 struct Amount {
     i64 hidden = 12, heads = 2, vocab = 37;
-    i64 steps = 3, accumulation = 6;
+    i64 steps = 3, micro_batch = 1;
     double transfer_delay =
         5e-3 / (800.0 * 8);  // seconds a byte: 5 ms over all pieces of a unit, whatever their number
 };
-constexpr Amount many_steps{4, 1, 11, 50, 2, 5e-3 / (2 * 350.0 * 8)};  // 5 ms over all transfers of a step
+constexpr Amount many_steps{4, 1, 11, 50, 3, 5e-3 / (2 * 350.0 * 8)};  // 5 ms over all transfers of a step
 
 RunConfig small_run(const Way& way, const Amount& amount, const char* deterministic) {
     const i64 ranks = session().size();
     return tiny_run(
-        ranks, {12 / ranks / amount.accumulation, amount.accumulation},
+        ranks, {amount.micro_batch, 12 / ranks / amount.micro_batch},
         {"model.layers=1", fmt::format("model.hidden={}", amount.hidden), fmt::format("model.heads={}", amount.heads),
          fmt::format("model.vocab={}", amount.vocab), "model.vocab_multiple=8", "model.sequence=8", "train.sequence=8",
          fmt::format("parallel.zero={}", way.zero), fmt::format("numerics.deterministic={}", deterministic),
