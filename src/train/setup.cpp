@@ -77,11 +77,7 @@ void require_fit_everywhere(Session& session, const RunConfig& run, const Mesh& 
     }
     const std::vector<std::string> all = gather_text(session.world(), shortage ? "short" : "fits", "memory looked at");
     if (session.rank() == 0 && std::find(all.begin(), all.end(), "short") != all.end()) {
-        for (const std::string& line : split(plan_text(run, mesh.shape, place.decisions, place.ledger), '\n')) {
-            if (!line.empty()) {
-                log_info("{}", line);
-            }
-        }
+        log_lines(plan_text(run, mesh.shape, place.decisions, place.ledger));
         flush_log();
     }
     session.world().barrier("memory agreed").wait();
@@ -100,27 +96,6 @@ i64 wanted_threads(const RunConfig& run) {
     const std::string first = split(variable, ',').front();  // a list names the inner levels too
     const std::optional<i64> threads = parse_integer(trim(first));
     return threads && *threads > 0 && *threads <= 4096 ? *threads : 0;
-}
-
-std::string shell_words(const std::string& zero_ended) {
-    constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
-    std::string text;
-    for (std::size_t at = 0; at < zero_ended.size();) {
-        const std::size_t end = std::min(zero_ended.find('\0', at), zero_ended.size());
-        const std::string word = zero_ended.substr(at, end - at);
-        text += text.empty() ? "" : " ";
-        if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) {
-            text += word;
-        } else {
-            text += '\'';
-            for (const char c : word) {
-                text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-            }
-            text += '\'';
-        }
-        at = end + 1;
-    }
-    return text;
 }
 
 Ledger plan_ledger(const RunConfig& run, const Decisions& decisions, int rank, int ranks) {

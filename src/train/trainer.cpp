@@ -97,11 +97,7 @@ void Trainer<T>::print_plan() const {
         log_info("data: an evaluation takes all {} held-out samples; train.eval_samples = {} asks for more",
                  evaluation_samples(*valid_, run_.train.eval_samples), run_.train.eval_samples);
     }
-    for (const std::string& line : split(plan_text(run_, mesh_.shape, place_.decisions, place_.ledger), '\n')) {
-        if (!line.empty()) {
-            log_info("{}", line);
-        }
-    }
+    log_lines(plan_text(run_, mesh_.shape, place_.decisions, place_.ledger));
     log_info("device: {} ({}); matrix products at {:.4f} TFLOP/s",
              place_.device.backend == Backend::cpu ? "cpu" : "cuda", place_.device.reason, place_.matmul_rate / 1e12);
 }
@@ -344,9 +340,7 @@ void Trainer<T>::finish() {
     if (metrics_) {
         metrics_->publish();
         console_->finish();
-        for (const std::string& line : split(summary_text(summary_), '\n')) {
-            log_info("{}", line);
-        }
+        log_lines(summary_text(summary_));
         flush_log();
     }
     event(Phase::report, summary_.code, summary_.code == ExitCode::done ? "done" : "stopped and saved");
