@@ -17,10 +17,10 @@ bytes=$(du -sb --apparent-size first/checkpoints/step-00000006 | cut -f1)
 for save in checkpoint.interval_steps=4 checkpoint.interval_steps=0; do
     expect_exit 4 small $((bytes / 2)) "$OGROM" train run.toml --set run.output=small/run --set "$save"
     expect_text 'small/run: a checkpoint needs [0-9]+ bytes .* [0-9]+ bytes .* are free'
-    if grep -q 'loss' "$work/out"; then cat "$work/out"; fail "it trained first"; fi
+    if grep -q 'loss' "$work/said"; then cat "$work/said"; fail "it trained first"; fi
 done
 # The need that is stated is that of the files (folders of the tmpfs and rounding to pages aside: 5 %).
-need=$(sed -nE 's/.*a checkpoint needs ([0-9]+) bytes.*/\1/p' "$work/out" | head -1)
+need=$(sed -nE 's/.*a checkpoint needs ([0-9]+) bytes.*/\1/p' "$work/said" | head -1)
 real=$(find first/checkpoints/step-00000006 -type f -printf '%s\n' | awk '{s += $1} END {print s}')
 echo "one rank needs $need bytes; two ranks wrote $real bytes"
 if [ "$need" -lt $((real * 90 / 100)) ] || [ "$need" -gt $((real * 110 / 100)) ]; then fail "a need of $need for $real bytes"; fi

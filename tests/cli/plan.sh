@@ -11,11 +11,11 @@ lines() { sed -E 's/^.* info: //' "$1" | grep -E ' (device|host|baseline) +[0-9.
 for layout in parallel.zero=2 parallel.tensor=2 parallel.pipeline=2; do
     expect_exit 0 "$OGROM" plan run.toml --ranks 2 --set "$layout"
     expect_text '^rank 0 takes '
-    cp "$work/out" planned
+    cp "$work/said" planned
     expect_exit 0 launch 2 "$OGROM" train run.toml --set "$layout" --set "run.output=$layout"
     [ "$(lines planned | wc -l)" -gt 20 ] || { cat planned; fail "$layout: the plan has no ledger"; }
     # A plan without rank 0 as the largest prints that rank's lines behind its own.
-    diff <(lines planned | head -n "$(lines "$work/out" | wc -l)") <(lines "$work/out") || fail "$layout: train took another ledger"
+    diff <(lines planned | head -n "$(lines "$work/said" | wc -l)") <(lines "$work/said") || fail "$layout: train took another ledger"
 done
 expect_exit 2 "$OGROM" plan run.toml --ranks 3 --set parallel.tensor=2
 expect_text 'parallel.tensor'
@@ -25,7 +25,7 @@ expect_text 'threads as OMP_NUM_THREADS = 1 asks'
 expect_text '1 thread per rank'
 OMP_NUM_THREADS=7 expect_exit 0 launch 1 "$OGROM" train run.toml --set run.output=other # run.threads = 1 in the file
 expect_text '1 thread per rank'
-if grep -q 'OMP_NUM_THREADS' "$work/out"; then fail "the environment won over run.threads"; fi
+if grep -q 'OMP_NUM_THREADS' "$work/said"; then fail "the environment won over run.threads"; fi
 
 mkdir -p jobscripts/local results/runs/demo
 cp "$SOURCE/jobscripts/local/demo.sh" jobscripts/local/
