@@ -19,9 +19,9 @@
 namespace {
 
 constexpr const char* exit_codes =
-    "Exit codes: 0 done, 1 inspect --diff found differences, 2 usage or run file, 3 data, 4 checkpoint or file system, "
-    "5 numerics stop, 6 rank or\n"
-    "communicator failed, 7 does not fit, 8 done with skipped input, 75 saved on signal or time limit: requeue.\n"
+    "Exit codes: 0 done, 1 inspect --diff found differences, 2 usage or run file, 3 data, 4 checkpoint or file\n"
+    "system, 5 numerics stop, 6 rank or communicator failed, 7 does not fit, 8 done with skipped input, 75 saved on\n"
+    "signal or time limit: requeue.\n"
     "Documentation: the README.md of each folder; `ogrom keys` lists every key of a run file.";
 
 int report(ogrom::Session* session, const ogrom::Error& error) {

@@ -3,7 +3,7 @@
 # sudo it prints the exact command and stops, so nothing half-installed is left.
 set -euo pipefail
 packages=(
-    g++ clang clang-format clang-tidy cmake ninja-build make git ccache pkg-config python3 shellcheck
+    g++ clang libomp-dev clang-format clang-tidy cmake ninja-build make git ccache pkg-config python3 shellcheck
     libopenmpi-dev openmpi-bin libhdf5-dev hdf5-tools libtomlplusplus-dev libcli11-dev libspdlog-dev libfmt-dev
     nlohmann-json3-dev libopenblas-openmp-dev libxxhash-dev libgtest-dev libbenchmark-dev gnuplot-nox
     bible-kjv

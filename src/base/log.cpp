@@ -181,5 +181,12 @@ void flush_log() {
 void log_line(LogLevel level, std::string_view text) {
     the_log().line(level, text);
 }
+void log_lines(const std::string& text) {
+    for (const std::string& line : split(text, '\n')) {
+        if (!line.empty()) {
+            log_line(LogLevel::info, line);
+        }
+    }
+}
 
 }  // namespace ogrom

@@ -20,6 +20,8 @@ void flush_log();
 
 void log_line(LogLevel level, std::string_view text);
 
+void log_lines(const std::string& text);  // each line of it that is not empty, at level info
+
 template <class... Args>
 void log_debug(fmt::format_string<Args...> format, Args&&... args) {
     log_line(LogLevel::debug, fmt::format(format, std::forward<Args>(args)...));

@@ -152,6 +152,27 @@ bool has_control(std::string_view text) {
     return false;
 }
 
+std::string shell_words(const std::string& zero_ended) {
+    constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+    std::string text;
+    for (std::size_t at = 0; at < zero_ended.size();) {
+        const std::size_t end = std::min(zero_ended.find('\0', at), zero_ended.size());
+        const std::string word = zero_ended.substr(at, end - at);
+        text += text.empty() ? "" : " ";
+        if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) {
+            text += word;
+        } else {
+            text += '\'';
+            for (const char c : word) {
+                text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+            }
+            text += '\'';
+        }
+        at = end + 1;
+    }
+    return text;
+}
+
 std::string join(std::span<const std::string> parts, std::string_view separator) {
     return fmt::format("{}", fmt::join(parts, separator));
 }

@@ -40,6 +40,9 @@ bool is_number_too_large(std::string_view text);
 // Control characters, C0 (but the tab) and C1 as UTF-8: a terminal would act on them.
 bool has_control(std::string_view text);
 
+// Words that end in a zero byte each (/proc/PID/cmdline) as one line that a shell reads back into the same words.
+std::string shell_words(const std::string& zero_ended);
+
 std::string join(std::span<const std::string> parts, std::string_view separator);
 std::vector<std::string> split(std::string_view text, char separator);  // "a,,b" gives three parts
 std::string quote(

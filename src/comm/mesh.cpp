@@ -37,8 +37,6 @@ int rank_of(const MeshPlace& place, const MeshShape& shape) {
     return (((place.pp * shape.dp + place.dp) * shape.cp + place.cp) * shape.ep + place.ep) * shape.tp + place.tp;
 }
 
-namespace {
-
 MeshShape fitting_shape(const ParallelConfig& parallel, int size) {
     struct Axis {
         const char* name;
@@ -65,6 +63,8 @@ MeshShape fitting_shape(const ParallelConfig& parallel, int size) {
     return {static_cast<int>(parallel.pipeline), static_cast<int>(parallel.data), static_cast<int>(parallel.context),
             static_cast<int>(parallel.expert), static_cast<int>(parallel.tensor)};
 }
+
+namespace {
 
 int fitting_zero_group(const ParallelConfig& parallel) {
     const i64 group = parallel.zero_group == 0 ? parallel.data : parallel.zero_group;

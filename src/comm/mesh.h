@@ -18,6 +18,8 @@ struct MeshShape {
 struct MeshPlace {
     int pp = 0, dp = 0, cp = 0, ep = 0, tp = 0;
 };
+// The axes of a resolved run over `size` ranks. Throws Error(usage) that names what does not fit.
+MeshShape fitting_shape(const ParallelConfig& parallel, int size);
 MeshPlace place_of(int rank, const MeshShape& shape);
 int rank_of(const MeshPlace& place, const MeshShape& shape);
 

@@ -12,7 +12,7 @@ std::string mpi_library() {
     if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) {
         return "unknown";
     }
-    const std::string all(text.data(), static_cast<std::size_t>(length));
+    const std::string all(text.data());  // not `length`: Open MPI counts the closing zero byte
     return all.substr(0, all.find('\n'));
 }
 

@@ -14,21 +14,12 @@
 
 namespace ogrom {
 
-namespace {
-
-// Digits, and yet no i64.
-bool beyond_integers(const std::string& text) {
-    return text.find_first_not_of("0123456789") == std::string::npos && text.size() > 18 && !parse_integer(text);
-}
-
-}  // namespace
-
 CLI::Validator whole_number(i64 low) {
     return {[low](std::string& text) {
                 const auto value = parse_integer(text);
                 if (!value || *value < low) {
                     return fmt::format("{} is not right; would be right: a whole number >= {}{}", quote(text), low,
-                                       beyond_integers(text) ? ", at most 9_223_372_036_854_775_807" : "");
+                                       is_number_too_large(text) ? ", at most 9_223_372_036_854_775_807" : "");
                 }
                 text = fmt::format("{}", *value);  // CLI11 takes no underscores
                 return std::string();

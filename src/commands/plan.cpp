@@ -26,16 +26,6 @@ struct PlanArguments {
     i64 ranks = 1;
 };
 
-MeshShape shape_of(const ParallelConfig& parallel) {
-    MeshShape shape;
-    shape.pp = static_cast<int>(parallel.pipeline);
-    shape.dp = static_cast<int>(parallel.data);
-    shape.cp = static_cast<int>(parallel.context);
-    shape.ep = static_cast<int>(parallel.expert);
-    shape.tp = static_cast<int>(parallel.tensor);
-    return shape;
-}
-
 // As if all ranks ran on this machine.
 int planned_threads(const RunConfig& run, i64 ranks) {
     const std::string mine = affinity_mask();
@@ -46,7 +36,7 @@ int plan_command(const PlanArguments& arguments) {
     const RunConfig run =
         resolve_run_file(arguments.run_file, arguments.overrides, arguments.ranks, TokenSetNeed::for_vocabulary);
     require(run.model.vocab > 0, ExitCode::usage, "plan: give model.vocab, or the token set of data.train");
-    const MeshShape shape = shape_of(run.parallel);
+    const MeshShape shape = fitting_shape(run.parallel, static_cast<int>(arguments.ranks));
     const int threads = planned_threads(run, arguments.ranks);
     const bool gpu = run.run.device == "cuda" || run.precision.weights == Dtype::bf16;
     const auto decisions_of = [&](int rank) {

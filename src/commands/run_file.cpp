@@ -12,7 +12,7 @@ namespace {
 
 // Entries of the tokenizer that made the training set; 0 where the set does not say.
 i64 vocab_of(const std::string& prefix) {
-    const TokenSet set(prefix);
+    const TokenSet set(prefix, OpenCheck::counts);  // the sampler compares the hashes
     return set.record() ? set.record()->vocab : 0;
 }
 

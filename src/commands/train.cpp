@@ -1,5 +1,5 @@
 // In: RUN.toml and overrides. Out: a trained model in the run's folder, exit code 0, 75 when saved for a requeue.
-// Next: config/parse.cpp, comm/mesh.cpp, train/trainer.cpp.
+// Next: commands/run_file.cpp, config/parse.cpp, comm/mesh.cpp, train/trainer.cpp.
 #include <cstdio>
 #include <filesystem>
 #include <memory>

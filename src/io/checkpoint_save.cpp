@@ -52,23 +52,25 @@ void collect(const std::vector<std::vector<u64>>& messages, Placement& placement
     placement.require_whole();
 }
 
-// What a rank writes, and on rank 0 who writes what and the bytes that all files take.
+// The files of a save before anything is written: this rank's part, and on rank 0 the master and the bytes that all
+// files take.
 struct Draft {
-    explicit Draft(std::span<const Parameter> table) : placement(table) {}
     Part part;
-    Placement placement;
+    std::optional<PlannedFile> own, master;
     i64 bytes = 0;
 };
 
 template <class T>
 Draft draft_save(Communicator& world, const CheckpointHeader& header, const ParameterLayout& layout,
                  const ModelConfig& model, std::span<const StateGroup<const T>> to_write) {
-    Draft draft(layout.table());
+    Draft draft;
+    Placement placement(layout.table());
     u64 own = 0;
     share_result(world, "checkpoint.pieces", [&] {
         draft.part = make_part<T>(layout, to_write);
         if (!draft.part.empty()) {
-            own = static_cast<u64>(on_io_thread([&] { return part_bytes(draft.part, world.rank()); }));
+            draft.own = on_io_thread([&] { return lay_out_part(draft.part, world.rank()); });
+            own = static_cast<u64>(draft.own->bytes());
         }
         return std::string();
     });
@@ -78,11 +80,10 @@ Draft draft_save(Communicator& world, const CheckpointHeader& header, const Para
         parts.push_back(static_cast<i64>(bytes[0]));
     }
     share_result(world, "checkpoint.placed", [&] {
-        collect(messages, draft.placement);
+        collect(messages, placement);
         if (world.rank() == 0) {
-            const i64 master =
-                on_io_thread([&] { return master_bytes(draft.placement, draft.part.type, header, model); });
-            draft.bytes = checkpoint_bytes(parts, master);
+            draft.master = on_io_thread([&] { return lay_out_master(placement, draft.part.type, header, model); });
+            draft.bytes = checkpoint_bytes(parts, draft.master->bytes());
         }
         return std::string();
     });
@@ -138,7 +139,6 @@ void save_checkpoint(Communicator& world, const std::string& directory, const Ch
     const Disk disk;
     const bool first = world.rank() == 0;
     const Draft draft = draft_save<T>(world, header, layout, model, to_write);
-    const Part& part = draft.part;
     std::string temporary;
     try {
         temporary = share_result(world, "checkpoint.folder", [&] {
@@ -146,8 +146,8 @@ void save_checkpoint(Communicator& world, const std::string& directory, const Ch
         });
         std::optional<FileRecord> written;
         share_result(world, "checkpoint.part", [&] {
-            if (!part.empty()) {
-                written = on_io_thread([&] { return write_part(disk, temporary, part, world.rank()); });
+            if (draft.own) {
+                written = on_io_thread([&] { return write_file(disk, temporary, *draft.own); });
                 disk.sync_folder(temporary);
             }
             return std::string();
@@ -155,8 +155,7 @@ void save_checkpoint(Communicator& world, const std::string& directory, const Ch
         Manifest manifest{1, header.step, gather_records(world, written)};
         share_result(world, "checkpoint.commit", [&] {
             if (first) {
-                manifest.files.push_back(on_io_thread(
-                    [&] { return write_master(disk, temporary, draft.placement, part.type, header, model); }));
+                manifest.files.push_back(on_io_thread([&] { return write_file(disk, temporary, *draft.master); }));
                 write_manifest(disk, temporary, manifest);
                 for (const std::string& line : set_aside_later(disk, directory, header.step)) {
                     log_warning("{}", line);

@@ -18,12 +18,6 @@ namespace ogrom {
 
 namespace {
 
-// Bytes of caller memory that stand at a place of the file.
-struct Placed {
-    i64 offset = 0;
-    std::span<const std::byte> bytes;
-};
-
 // Neighbours in file and memory become one piece, so that a part is a few large writes whatever the number of tensors.
 void place(std::vector<Placed>& placed, const Placed& piece) {
     if (!placed.empty()) {
@@ -206,74 +200,58 @@ void unpack(std::span<const u64> message, int writer, Placement& placement) {
     }
 }
 
-namespace {
-
-// The file of a part without its data, and where the data stands in it and in memory.
-std::vector<Placed> lay_out_part(h5::Image& image, const std::string& path, const Part& part, int writer) {
+PlannedFile lay_out_part(const Part& part, int writer) {
+    PlannedFile file;
+    file.name = part_name(writer);
     const i64 width = size_of(part.type);
-    image.create(path);
-    h5::put(image.file(), "format", i64{1}, path);
-    h5::put(image.file(), "writer", i64{writer}, path);
-    std::vector<Placed> placed;
+    const auto image = std::make_shared<h5::Image>();
+    image->create(file.name);
+    h5::put(image->file(), "format", i64{1}, file.name);
+    h5::put(image->file(), "writer", i64{writer}, file.name);
     for (const PartGroup& group : part.groups) {
         if (group.pieces.empty()) {
             continue;
         }
-        i64 offset = image.reserve(image.file(), group.name, part.type, group.count());
+        i64 offset = image->reserve(image->file(), group.name, part.type, group.count());
         for (std::size_t i = 0; i < group.pieces.size(); ++i) {
             const i64 bytes = group.pieces[i].count() * width;
-            place(placed, {offset, {group.memory[i], static_cast<std::size_t>(bytes)}});
+            place(file.placed, {offset, {group.memory[i], static_cast<std::size_t>(bytes)}});
             offset += bytes;
         }
     }
-    image.close();
-    return placed;
+    image->close();
+    file.image = image;
+    return file;
 }
 
-void lay_out_master(h5::Image& image, const std::string& path, const Placement& placement, Dtype type,
-                    const CheckpointHeader& header, const ModelConfig& model) {
-    image.create(path);
-    put_header(image.file(), header, path);
-    put_model(image.file(), model, path);
-    h5::put(image.file(), "writers", placement.writers(), path);
+PlannedFile lay_out_master(const Placement& placement, Dtype type, const CheckpointHeader& header,
+                           const ModelConfig& model) {
+    PlannedFile file;
+    file.name = master_name;
+    const auto image = std::make_shared<h5::Image>();
+    image->create(file.name);
+    put_header(image->file(), header, file.name);
+    put_model(image->file(), model, file.name);
+    h5::put(image->file(), "writers", placement.writers(), file.name);
     for (const PlacedGroup& state : placement.groups()) {
-        const h5::Group group = h5::make_group(image.file(), state.name, path);
+        const h5::Group group = h5::make_group(image->file(), state.name, file.name);
         for (const Parameter& tensor : placement.table()) {
             if (tensor.tie.empty()) {
-                put_tensor(group.get(), state, tensor, type, path);
+                put_tensor(group.get(), state, tensor, type, file.name);
             }
         }
     }
-    image.close();
+    image->close();
+    file.image = image;
+    return file;
 }
 
-}  // namespace
-
-FileRecord write_part(const Disk& disk, const std::string& folder, const Part& part, int writer) {
-    const std::string path = join_path(folder, part_name(writer));
-    h5::Image image;
-    const std::vector<Placed> placed = lay_out_part(image, path, part, writer);
-    return write_image(disk, path, image, placed);
+i64 PlannedFile::bytes() const {
+    return image->size();
 }
 
-FileRecord write_master(const Disk& disk, const std::string& folder, const Placement& placement, Dtype type,
-                        const CheckpointHeader& header, const ModelConfig& model) {
-    const std::string path = join_path(folder, master_name);
-    h5::Image image;
-    lay_out_master(image, path, placement, type, header, model);
-    return write_image(disk, path, image, {});
-}
-
-i64 part_bytes(const Part& part, int writer) {
-    h5::Image image;
-    (void)lay_out_part(image, part_name(writer), part, writer);
-    return image.size();
-}
-
-i64 master_bytes(const Placement& placement, Dtype type, const CheckpointHeader& header, const ModelConfig& model) {
-    h5::Image image;
-    lay_out_master(image, master_name, placement, type, header, model);
-    return image.size();
+FileRecord write_file(const Disk& disk, const std::string& folder, const PlannedFile& file) {
+    return write_image(disk, join_path(folder, file.name), *file.image, file.placed);
 }
 
 void write_manifest(const Disk& disk, const std::string& folder, const Manifest& manifest) {

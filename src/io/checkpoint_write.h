@@ -1,5 +1,6 @@
 // The steps of a save, without a communicator: io/checkpoint_save puts them in order over the ranks.
 #pragma once
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,6 +10,10 @@
 #include "src/io/durable.h"
 
 namespace ogrom {
+
+namespace h5 {
+class Image;
+}
 
 // What one rank writes, without its type: a flat dataset for each group.
 struct PartGroup {
@@ -29,22 +34,31 @@ Part make_part(const ParameterLayout& layout, std::span<const StateGroup<const T
 std::vector<u64> pack(const Part& part);
 void unpack(std::span<const u64> message, int writer, Placement& placement);
 
-// `folder`/part-RRRRR.h5, straight from the rank's memory. `part` must not be empty.
-FileRecord write_part(const Disk& disk, const std::string& folder, const Part& part, int writer);
-
-// `folder`/checkpoint.h5: header, model, and every tensor whole as a virtual dataset over the parts (fill value NaN).
-FileRecord write_master(const Disk& disk, const std::string& folder, const Placement& placement, Dtype type,
-                        const CheckpointHeader& header, const ModelConfig& model);
+// Bytes of a rank's own memory that stand at a place of a file.
+struct Placed {
+    i64 offset = 0;
+    std::span<const std::byte> bytes;
+};
+// A file of a save as it will stand on the disk, before anything is written: what HDF5 makes of it, and the rank's
+// memory in between. Laid out and written on the I/O thread.
+struct PlannedFile {
+    std::string name;
+    std::shared_ptr<const h5::Image> image;
+    std::vector<Placed> placed;
+    [[nodiscard]] i64 bytes() const;
+};
+// part-RRRRR.h5. `part` must not be empty, and its memory must outlive the file.
+PlannedFile lay_out_part(const Part& part, int writer);
+// checkpoint.h5: header, model, and every tensor whole as a virtual dataset over the parts (fill value NaN).
+PlannedFile lay_out_master(const Placement& placement, Dtype type, const CheckpointHeader& header,
+                           const ModelConfig& model);
+FileRecord write_file(const Disk& disk, const std::string& folder, const PlannedFile& file);
 
 void write_manifest(const Disk& disk, const std::string& folder, const Manifest& manifest);
 
 // fsync of the temporary folder, rename to step-NNNNNNNN (an older one of the same step is exchanged and removed),
 // fsync of `directory`, then `latest`.
 void commit(const Disk& disk, const std::string& directory, const std::string& temporary, i64 step);
-
-// Bytes of the files that write_part and write_master make: to the byte, from the same images. On the I/O thread.
-i64 part_bytes(const Part& part, int writer);
-i64 master_bytes(const Placement& placement, Dtype type, const CheckpointHeader& header, const ModelConfig& model);
 
 // Bytes that a save takes from the disk, manifest included, each file in whole blocks of a file system. `parts`: of
 // each writer, 0 where it writes none.

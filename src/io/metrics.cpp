@@ -83,6 +83,7 @@ void restore_rows(const std::string& csv, const std::string& h5, i64 last_step) 
                     last_step - static_cast<i64>(rows.size()), last_step);
     }
     std::vector<StepMetrics> kept;
+    kept.reserve(rows.size());
     for (const auto& [step, row] : rows) {
         kept.push_back(row);
     }

@@ -1,7 +1,6 @@
 #include "src/train/announce.h"
 
 #include "src/base/log.h"
-#include "src/base/text.h"
 #include "src/train/evaluate.h"
 
 namespace ogrom {
@@ -19,18 +18,6 @@ void announce_data(const RunConfig& run, const Sampler& train, const Sampler* va
         log_info("data: an evaluation takes all {} held-out samples; train.eval_samples = {} asks for more",
                  evaluation_samples(*valid, run.train.eval_samples), run.train.eval_samples);
     }
-}
-
-void announce_lines(const std::string& text) {
-    for (const std::string& line : split(text, '\n')) {
-        if (!line.empty()) {
-            log_info("{}", line);
-        }
-    }
-}
-
-void announce_plan(const RunConfig& run, const MeshShape& shape, const Decisions& decisions, const Ledger& ledger) {
-    announce_lines(plan_text(run, shape, decisions, ledger));
 }
 
 }  // namespace ogrom

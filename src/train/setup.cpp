@@ -18,7 +18,6 @@
 #include "src/io/checkpoint_write.h"
 #include "src/io/provenance.h"
 #include "src/plan/rate.h"
-#include "src/train/announce.h"
 #include "src/train/trace_file.h"
 
 namespace ogrom {
@@ -79,7 +78,7 @@ void require_fit_everywhere(Session& session, const RunConfig& run, const Mesh& 
     }
     const std::vector<std::string> all = gather_text(session.world(), shortage ? "short" : "fits", "memory looked at");
     if (session.rank() == 0 && std::find(all.begin(), all.end(), "short") != all.end()) {
-        announce_plan(run, mesh.shape, place.decisions, place.ledger);
+        log_lines(plan_text(run, mesh.shape, place.decisions, place.ledger));
         flush_log();
     }
     session.world().barrier("memory agreed").wait();
@@ -131,27 +130,6 @@ i64 wanted_threads(const RunConfig& run) {
     const std::string first = split(variable, ',').front();  // a list names the inner levels too
     const std::optional<i64> threads = parse_integer(trim(first));
     return threads && *threads > 0 && *threads <= 4096 ? *threads : 0;
-}
-
-std::string shell_words(const std::string& zero_ended) {
-    constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
-    std::string text;
-    for (std::size_t at = 0; at < zero_ended.size();) {
-        const std::size_t end = std::min(zero_ended.find('\0', at), zero_ended.size());
-        const std::string word = zero_ended.substr(at, end - at);
-        text += text.empty() ? "" : " ";
-        if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) {
-            text += word;
-        } else {
-            text += '\'';
-            for (const char c : word) {
-                text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-            }
-            text += '\'';
-        }
-        at = end + 1;
-    }
-    return text;
 }
 
 Ledger plan_ledger(const RunConfig& run, const Decisions& decisions, int rank, int ranks) {
@@ -217,7 +195,7 @@ SavedTexts describe_run(Session& session, const RunConfig& run, const Mesh& mesh
     input.hosts = gather_text(session.world(), session.host(), "hosts");
     input.ranks = session.size();
     input.threads = threads_of(session, run);
-    input.mpi_library = mpi_library().c_str();  // Open MPI counts the closing zero byte
+    input.mpi_library = mpi_library();
     input.seed = run.train.seed;
     input.extra.emplace_back("blas", blas_description());
     input.extra.emplace_back("kernels", kernel_choice(device.name));

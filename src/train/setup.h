@@ -30,9 +30,6 @@ MeshOptions mesh_options(const RunConfig& run, const TransportChoice& transport,
 // run.threads; where that is automatic the first number of OMP_NUM_THREADS; 0 = neither says.
 i64 wanted_threads(const RunConfig& run);
 
-// Words that end in a zero byte each (/proc/PID/cmdline) as one line that a shell reads back into the same words.
-std::string shell_words(const std::string& zero_ended);
-
 // All lines but what libraries hold, from the configuration and the mesh alone: takes no memory, needs no MPI.
 Ledger plan_ledger(const RunConfig& run, const Decisions& decisions, int rank, int ranks);
 

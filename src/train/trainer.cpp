@@ -93,7 +93,7 @@ void Trainer<T>::print_plan() const {
         return;
     }
     announce_data(run_, *sampler_, valid_.get());
-    announce_plan(run_, mesh_.shape, place_.decisions, place_.ledger);
+    log_lines(plan_text(run_, mesh_.shape, place_.decisions, place_.ledger));
     log_info("device: {} ({}); matrix products at {:.4f} TFLOP/s", device_.is_gpu() ? "cuda" : "cpu", device_.reason,
              place_.matmul_rate / 1e12);
     if (device_.is_gpu() && session_.size() > 1) {
@@ -339,7 +339,7 @@ void Trainer<T>::finish() {
     if (metrics_) {
         metrics_->publish();
         console_->finish();
-        announce_lines(summary_text(summary_));
+        log_lines(summary_text(summary_));
         flush_log();
     }
     event(Phase::report, summary_.code, summary_.code == ExitCode::done ? "done" : "stopped and saved");

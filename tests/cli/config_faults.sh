@@ -32,8 +32,8 @@ refused() {
     shift 2
     expect_exit 2 launch "$ranks" "$OGROM" train run.toml "$@"
     expect_text "$line"
-    [ "$(grep -cE -- "$line" out)" -eq 1 ] || { cat out; fail "not one message: $line"; }
-    if grep -qE '\.(cpp|h):[0-9]+' out; then cat out; fail "a place in our source"; fi
+    [ "$(grep -cE -- "$line" said)" -eq 1 ] || { cat said; fail "not one message: $line"; }
+    if grep -qE '\.(cpp|h):[0-9]+' said; then cat said; fail "a place in our source"; fi
 }
 
 # Layouts that do not fit the model (2 layers, hidden 32, 2 heads, sequence 32) or the ranks: both numbers, the nearest.
@@ -55,6 +55,6 @@ refused 3 'tensor 2 = 2 does not divide the 3 ranks .*, 1 would stand idle; woul
 
 # Every rank refuses alike, one message is printed, no rank stays behind.
 expect_exit 2 launch 2 "$OGROM" train run.toml --set parallel.data=1
-[ "$(grep -c 'but 2 ranks were started' out)" -eq 1 ] || { cat out; fail "not one message"; }
+[ "$(grep -c 'but 2 ranks were started' said)" -eq 1 ] || { cat said; fail "not one message"; }
 if [ -e results ]; then fail "a refused run wrote files"; fi
 echo "config faults: refused with exit 2"

@@ -48,6 +48,7 @@ cp corpus.bin kept.bin
 printf 'X' | dd of=corpus.bin bs=1 seek=1000 conv=notrunc status=none
 expect_exit 3 "$OGROM" train run.toml
 expect_text 'corpus.bin: content hash is .*ogrom data --check corpus'
+[ ! -e out ] || fail "a refused run left its folder"
 expect_exit 3 "$OGROM" data --check corpus
 truncate -s 1000 corpus.bin
 expect_exit 4 "$OGROM" inspect corpus

@@ -33,7 +33,7 @@ expect_exit 0 "$OGROM" inspect two --verify --json
 expect_text '"part-00001.h5"'
 expect_text '"verified": "manifest and weight hash agree"'
 expect_exit 1 "$OGROM" inspect "$step" --diff two
-grep -qE 'only in|shape|type' out && fail "another number of ranks gives another tree"
+grep -qE 'only in|shape|type' said && fail "another number of ranks gives another tree"
 
 expect_exit 4 "$OGROM" inspect nowhere
 expect_text 'nowhere'

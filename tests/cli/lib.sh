@@ -20,16 +20,16 @@ launch() {
     mpirun --allow-run-as-root --oversubscribe --bind-to none -n "$ranks" "$@"
 }
 
-# expect_exit CODE command...: output in $work/out, checked exit code
+# expect_exit CODE command...: output in $work/said, checked exit code
 expect_exit() {
     local want=$1 got=0
     shift
-    "$@" > "$work/out" 2>&1 || got=$?
-    [ "$got" -eq "$want" ] || { cat "$work/out"; fail "exit $got instead of $want: $*"; }
+    "$@" > "$work/said" 2>&1 || got=$?
+    [ "$got" -eq "$want" ] || { cat "$work/said"; fail "exit $got instead of $want: $*"; }
 }
 
 expect_text() {
-    grep -qE -- "$1" "$work/out" || { cat "$work/out"; fail "no line matches: $1"; }
+    grep -qE -- "$1" "$work/said" || { cat "$work/said"; fail "no line matches: $1"; }
 }
 
 # A small corpus of English-like documents, a byte-token set of it, and a tiny run file on it.

@@ -6,12 +6,12 @@ source "${SOURCE:?}/tests/cli/lib.sh"
 # Commands without MPI are one process: under a launcher rank 0 works and the others end, so that no file is raced for.
 make_corpus 60
 expect_exit 0 launch 3 "$OGROM" data --input corpus.txt --document-separator % --tokenizer byte --out shared
-[ "$(grep -c '^shared: ' out)" -eq 1 ] || { cat out; fail "not exactly one rank made the set"; }
+[ "$(grep -c '^shared: ' said)" -eq 1 ] || { cat said; fail "not exactly one rank made the set"; }
 expect_exit 0 "$OGROM" data --check shared
 expect_exit 0 launch 2 "$OGROM" keys train.steps
-[ "$(grep -c '^  steps ' out)" -eq 1 ] || { cat out; fail "keys printed by more than one rank"; }
+[ "$(grep -c '^  steps ' said)" -eq 1 ] || { cat said; fail "keys printed by more than one rank"; }
 expect_exit 3 launch 2 "$OGROM" data --input nowhere --tokenizer byte --out x
-[ "$(grep -c 'nowhere: no such file' out)" -eq 1 ] || { cat out; fail "not one message"; }
+[ "$(grep -c 'nowhere: no such file' said)" -eq 1 ] || { cat said; fail "not one message"; }
 
 # The user's own text is never overwritten, and a folder is no prefix.
 cp corpus.txt notes.json

@@ -20,7 +20,7 @@ done
 expect_exit 0 "$OGROM" tokenizer encode --tokenizer bpe --text '<|endoftext|>' --parse-specials
 expect_text '^319$'
 expect_exit 0 "$OGROM" tokenizer encode --tokenizer bpe --text '<|endoftext|>'
-if grep -q 319 "$work/out"; then fail "special text became the special token"; fi
+if grep -q 319 "$work/said"; then fail "special text became the special token"; fi
 expect_exit 0 "$OGROM" tokenizer info --tokenizer bpe --json
 expect_text '"eod": 319'
 expect_exit 2 "$OGROM" tokenizer decode --tokenizer byte --ids '65 257'

@@ -38,7 +38,7 @@ before=$(cat limited/checkpoints/latest)
 # shellcheck disable=SC2016
 expect_exit 4 launch 2 bash -c 'ulimit -f 12000; exec "$@"' limited "$OGROM" train run.toml "${large[@]}" --resume
 expect_text '^ogrom: .*failed in phase save'
-[ "$(grep -c '^ogrom: ' "$work/out")" -eq 1 ] || { cat "$work/out"; fail "more than one message"; }
+[ "$(grep -c '^ogrom: ' "$work/said")" -eq 1 ] || { cat "$work/said"; fail "more than one message"; }
 [ "$(cat limited/checkpoints/latest)" = "$before" ] || fail "latest moved"
 [ -z "$(find limited -name '*.tmp-*')" ] || fail "a part of the failed save is left"
 expect_exit 0 run "${large[@]}" --resume

@@ -67,6 +67,7 @@ for what in "TERM one" "USR1 all" "TERM all twice" "USR1 mpirun" "TERM one late"
     send "$signal" "$target"
     [ "$more" != twice ] || { sleep 0.01; send "$signal" "$target" 2> /dev/null || true; }
     ends 75
+    grep -qE "stopped by SIG$signal on rank [0-9]" run.log || { cat run.log; fail "$what: not named"; }
     saved_at_last_row
 done
 what="TERM mpirun"
@@ -105,6 +106,7 @@ ends 75
 what="time limit within a step"
 begin limited --set train.global_batch=300000 --set train.micro_batch=1 --time-limit 0.05
 ends 75
+grep -q 'stopped by --time-limit 0.05' run.log || { cat run.log; fail "$what: not named"; }
 [ "$(cat limited/checkpoints/latest)" = step-00000000 ] || fail "$what: half a step was saved"
 
 what="signal within an evaluation"

@@ -14,6 +14,7 @@ namespace ogrom::test {
 namespace {
 
 enum class Late { nobody, transfers, passes };
+enum class Stalls { each_unit, once_a_step };  // of the late passes, 5 ms each
 
 struct Way {
     i64 zero = 2;
@@ -25,16 +26,18 @@ struct Way {
 // How much of it: 2,500 parameters for a few steps, or 350 for many, so that buckets of one element are possible.
 struct Amount {
     i64 hidden = 12, heads = 2, vocab = 37;
-    i64 steps = 3, accumulation = 6;
+    i64 steps = 3, micro_batch = 1;
+    Stalls stalls = Stalls::each_unit;
     double transfer_delay =
         5e-3 / (800.0 * 8);  // seconds a byte: 5 ms over all pieces of a unit, whatever their number
 };
-constexpr Amount many_steps{4, 1, 11, 50, 2, 5e-3 / (2 * 350.0 * 8)};  // 5 ms over all transfers of a step
+// 5 ms over all transfers of a step
+constexpr Amount many_steps{4, 1, 11, 50, 3, Stalls::once_a_step, 5e-3 / (2 * 350.0 * 8)};
 
 RunConfig small_run(const Way& way, const Amount& amount, const char* deterministic) {
     const i64 ranks = session().size();
     return tiny_run(
-        ranks, {12 / ranks / amount.accumulation, amount.accumulation},
+        ranks, {amount.micro_batch, 12 / ranks / amount.micro_batch},
         {"model.layers=1", fmt::format("model.hidden={}", amount.hidden), fmt::format("model.heads={}", amount.heads),
          fmt::format("model.vocab={}", amount.vocab), "model.vocab_multiple=8", "model.sequence=8", "train.sequence=8",
          fmt::format("parallel.zero={}", way.zero), fmt::format("numerics.deterministic={}", deterministic),
@@ -60,10 +63,10 @@ Outcome train_with(const Way& way, const char* deterministic, const Amount& amou
     }
     const Decisions decisions = decide(run, mesh.shape, mesh.place, 1);
     Engine<double> engine(run, decisions, make_ledger(run, decisions), mesh);
-    i64 stalled = -1;  // the last step that was held up, where one stall a step is enough
+    i64 stalled = -1;  // the last step that was held up
     if (way.late == Late::passes && session().rank() == session().size() - 1) {
         engine.units.set_hook([&](i64, FlatRange, double*) {
-            if (amount.steps <= 3 || stalled != engine.step) {
+            if (amount.stalls == Stalls::each_unit || stalled != engine.step) {
                 std::this_thread::sleep_for(std::chrono::milliseconds(5));
             }
             stalled = engine.step;

@@ -76,5 +76,18 @@ TEST(Text, SplitTrimJoin) {
     EXPECT_EQ(quote("a\"b\\c\nd"), "\"a\\\"b\\\\c\\u000Ad\"");
 }
 
+TEST(Text, WordsOfACommandAreQuotedForTheShell) {
+    const auto words = [](std::initializer_list<std::string_view> list) {
+        std::string text;
+        for (const std::string_view word : list) {
+            text += std::string(word) + '\0';
+        }
+        return shell_words(text);
+    };
+    EXPECT_EQ(words({"ogrom", "train", "--set", "run.name=a-b"}), "ogrom train --set run.name=a-b");
+    EXPECT_EQ(words({"ogrom", "allow=[\"x\"]", "", "it's"}), "ogrom 'allow=[\"x\"]' '' 'it'\\''s'");
+    EXPECT_EQ(shell_words(""), "");
+}
+
 }  // namespace
 }  // namespace ogrom

@@ -39,9 +39,10 @@ public:
             const auto groups = state_groups(state_.const_view(), writer_range(state_.layout.size(), writer, 2));
             const Part part = make_part<float>(state_.layout, std::span(groups));
             unpack(pack(part), writer, placement);
-            manifest.files.push_back(write_part(disk, temporary, part, writer));
+            manifest.files.push_back(write_file(disk, temporary, lay_out_part(part, writer)));
         }
-        manifest.files.push_back(write_master(disk, temporary, placement, Dtype::fp32, header_, state_.model));
+        manifest.files.push_back(
+            write_file(disk, temporary, lay_out_master(placement, Dtype::fp32, header_, state_.model)));
         write_manifest(disk, temporary, manifest);
         commit(disk, directory, temporary, header_.step);
         prune(disk, directory, header_.step, 1);

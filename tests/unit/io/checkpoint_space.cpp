@@ -26,11 +26,11 @@ TEST(CheckpointSpace, TheStatedNeedIsTheSize) {
             const auto groups = state_groups(state.const_view(), writer_range(state.layout.size(), writer, writers));
             const Part part = make_part<float>(state.layout, std::span(groups));
             unpack(pack(part), writer, placement);
-            parts.push_back(on_io_thread([&] { return part_bytes(part, writer); }));
+            parts.push_back(on_io_thread([&] { return lay_out_part(part, writer).bytes(); }));
             EXPECT_EQ(parts.back(), file_size(join_path(step, part_name(writer))));
         }
         const i64 master = on_io_thread(
-            [&] { return master_bytes(placement, Dtype::fp32, test::small_header(4), test::small_model()); });
+            [&] { return lay_out_master(placement, Dtype::fp32, test::small_header(4), test::small_model()).bytes(); });
         EXPECT_EQ(master, file_size(join_path(step, master_name)));
         i64 blocks = 0;
         for (const auto& entry : fs::directory_iterator(step)) {

@@ -166,11 +166,11 @@ std::string save_mesh(const std::string& directory, const MeshCase& mesh, bool t
         const Part part = make_part<T>(one.layout, std::span(writes));
         unpack(pack(part), rank, placement);
         if (!part.empty()) {
-            manifest.files.push_back(write_part(disk, temporary, part, rank));
+            manifest.files.push_back(write_file(disk, temporary, lay_out_part(part, rank)));
         }
     }
     placement.require_whole();
-    manifest.files.push_back(write_master(disk, temporary, placement, dtype_of<T>(), header, model));
+    manifest.files.push_back(write_file(disk, temporary, lay_out_master(placement, dtype_of<T>(), header, model)));
     write_manifest(disk, temporary, manifest);
     commit(disk, directory, temporary, header.step);
     return join_path(directory, step_name(header.step));
