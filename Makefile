@@ -41,8 +41,13 @@ lint: setup ## clang-format, clang-tidy (.cpp/.h), include order, file and funct
 format: setup ## apply clang-format
 	@git ls-files '*.h' '*.cpp' '*.cu' | xargs clang-format -i
 
-study gpu-test gpu-bench: ## later work orders
-	@echo "make $@: not built yet (scaling studies and the CUDA backend are open work orders)" >&2; exit 2
+gpu-test: setup ## build with CUDA and run every test that needs a GPU (PARTS=regex); writes results/gpu/tests.json
+	@$(CMAKE) -B $(BUILD)/gpu -DOGROM_TESTS=ON -DOGROM_BENCH=ON -DOGROM_CUDA=ON
+	@cmake --build $(BUILD)/gpu -j $(JOBS)
+	@tests/device/run.sh $(BUILD)/gpu "$(PARTS)"
+
+study gpu-bench: ## later work orders
+	@echo "make $@: not built yet (scaling studies and the GPU's benchmarks are open work orders)" >&2; exit 2
 
 clean:
 	@rm -rf $(BUILD)

@@ -12,18 +12,29 @@
 #include "src/model/layers.h"
 
 namespace ogrom {
+namespace {
+
+// Columns of the products over the vocabulary. On a GPU with the padding: its rows of the table are zero and so is its
+// gradient, and cuBLASLt's kernels for 50,257 columns take 5 to 10 times the time of those for 50,304. The CPU's
+// products do not care, and leave the padding out.
+template <class T>
+i64 product_columns(Stream stream, const Head<T>& head) {
+    return stream.backend == Backend::cuda ? head.padded_columns : head.columns;
+}
+
+}  // namespace
 
 template <class T>
 void head_logits(Stream stream, const Head<T>& head, T* logits, const T* norm, i64 rows) {
     if (head.columns == 0) {
         return;  // this tensor rank holds padding alone
     }
-    // z = n w^T over the true vocabulary; padding columns are never computed
+    // z = n w^T
     ops::matmul<T>(stream, {.y = logits,
                             .a = norm,
                             .b = head.table,
                             .m = rows,
-                            .n = head.columns,
+                            .n = product_columns(stream, head),
                             .k = head.C,
                             .ldy = head.padded_columns,
                             .lda = head.C,
@@ -104,7 +115,7 @@ void chunk_products(Stream stream, const Head<T>& head, T* d_norm, const T* d_lo
     ops::matmul<T, GradientOf<T>>(stream, {.y = head.d_table,
                                            .a = d_logits,
                                            .b = norm,
-                                           .m = head.columns,
+                                           .m = product_columns(stream, head),
                                            .n = head.C,
                                            .k = rows,
                                            .ldy = head.C,
@@ -117,7 +128,7 @@ void chunk_products(Stream stream, const Head<T>& head, T* d_norm, const T* d_lo
                             .b = head.table,
                             .m = rows,
                             .n = head.C,
-                            .k = head.columns,
+                            .k = product_columns(stream, head),
                             .ldy = head.C,
                             .lda = head.padded_columns,
                             .ldb = head.C});
