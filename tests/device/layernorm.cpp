@@ -1,6 +1,8 @@
 // Layer norm on the device against the CPU in double: rows held by 1 to 32 warps, rows passed over, rows not aligned.
 #include "kernels/ops/layernorm.h"
 
+#include <limits>
+
 #include "tests/device/support.cuh"
 
 namespace ogrom::device_test {
@@ -73,7 +75,9 @@ void backward_case(Stream gpu, Stream cpu, i64 rows, i64 C, i64 shift, ops::Accu
 
     Array<T> on_x(cast<T>(in.x), shift), on_gamma(cast<T>(in.gamma), shift), on_d_y(cast<T>(in.d_y), shift);
     Array<T> on_mean(std::vector<T>(mean.begin(), mean.end())), on_rstd(std::vector<T>(rstd.begin(), rstd.end()));
-    const auto start = mode == ops::Accumulate::add ? cast<T>(in.d_x) : std::vector<T>(in.d_x.size(), std::nan(""));
+    const auto start = mode == ops::Accumulate::add
+                           ? cast<T>(in.d_x)
+                           : std::vector<T>(in.d_x.size(), std::numeric_limits<T>::quiet_NaN());
     Array<T> all(start, shift), alone(start, shift);
     const std::vector<T> halves(static_cast<std::size_t>(C), T(0.5)), twos(static_cast<std::size_t>(C), T(-2));
     Array<T> g_gamma(halves), g_beta(twos), p_gamma(halves), p_beta(twos);

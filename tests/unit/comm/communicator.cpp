@@ -98,7 +98,8 @@ TEST(Communicator, lacking_calls_are_refused_by_name) {
 
 TEST(Pieces, cover_every_element_once_within_the_limit) {
     for (const i64 limit : {i64{1}, i64{3}, i64{7}, i64{64}, i64{1000}}) {
-        for (const auto& [count, batches] : std::vector<std::pair<i64, i64>>{{0, 3}, {4, 0}, {1, 9}, {7, 5}, {33, 4}}) {
+        for (const auto& shape : std::vector<std::pair<i64, i64>>{{0, 3}, {4, 0}, {1, 9}, {7, 5}, {33, 4}}) {
+            const i64 count = shape.first, batches = shape.second;
             std::vector<int> visits(static_cast<std::size_t>(count * batches));
             in_pieces(count, batches, limit, [&](const Piece& piece) {
                 EXPECT_LE(piece.batches * piece.count, std::max(limit, i64{1}));
