@@ -23,14 +23,6 @@ bool cut_by_arena(Tier tier) {
     return tier == Tier::device || tier == Tier::host;
 }
 
-i64 arena_bytes(const Ledger& ledger) {
-    i64 bytes = 0;
-    for (const LedgerLine& line : ledger.lines()) {
-        bytes += cut_by_arena(line.tier) ? round_up(line.bytes, line_alignment) : 0;
-    }
-    return bytes;
-}
-
 bool poisoned() {
 #ifdef NDEBUG
     const char* wanted = std::getenv("OGROM_POISON");
@@ -58,6 +50,14 @@ std::string memory_message(const Ledger& ledger, int node_ranks, i64 free_bytes)
 }
 
 }  // namespace
+
+i64 arena_bytes(const Ledger& ledger) {
+    i64 bytes = 0;
+    for (const LedgerLine& line : ledger.lines()) {
+        bytes += cut_by_arena(line.tier) ? round_up(line.bytes, line_alignment) : 0;
+    }
+    return bytes;
+}
 
 void require_fit(const Ledger& ledger, int node_ranks, i64 free_bytes) {
     if (arena_bytes(ledger) > free_bytes / std::max(1, node_ranks)) {

@@ -43,6 +43,9 @@ private:
     i64 bytes_ = 0;
 };
 
+// What an arena of this ledger takes: its lines of device and host, rounded up to whole cache lines.
+i64 arena_bytes(const Ledger& ledger);
+
 // Throws Error(memory) when `node_ranks` ranks of this ledger need more than `free_bytes`; pure.
 void require_fit(const Ledger& ledger, int node_ranks, i64 free_bytes);
 
