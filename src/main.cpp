@@ -15,6 +15,7 @@
 #include "src/base/version.h"
 #include "src/comm/session.h"
 #include "src/commands/commands.h"
+#include "src/commands/settings.h"
 
 namespace {
 
@@ -53,6 +54,14 @@ int run(const ogrom::Invocation& chosen) {
     }
 }
 
+// Commands that take a run file are often given its keys, or other programs' names for them, as options.
+std::string advice_on(const CLI::App& app, int argc, char** argv) {
+    const std::string name = argc > 1 ? argv[1] : "";
+    return name == "train" || name == "plan"
+               ? ogrom::settings_advice(*app.get_subcommand(name), std::vector<std::string>(argv + 2, argv + argc))
+               : std::string();
+}
+
 int launch(int argc, char** argv) {
     ogrom::Invocation chosen;
     CLI::App app{
@@ -85,6 +94,10 @@ int launch(int argc, char** argv) {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         const bool asked = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);  // --help, --version
+        const std::string advice = asked ? "" : advice_on(app, argc, argv);
+        if (!advice.empty()) {
+            ogrom::fail(ogrom::ExitCode::usage, advice);
+        }
         if (ogrom::prints_for_launch()) {
             app.exit(error);
         }

@@ -31,7 +31,7 @@ std::string reason(int number) {
     } else if (number == EACCES || number == EROFS) {
         message += "; check the permissions of the file and its folder";
     }
-    fail(code, message);
+    throw FileError(code, message, number);
 }
 
 FileDescriptor open_or_fail(const std::string& path, int flags, std::string_view action, ExitCode code) {
@@ -87,6 +87,10 @@ private:
 };
 
 }  // namespace
+
+bool FileError::absent() const noexcept {
+    return number_ == ENOENT || number_ == ENOTDIR;
+}
 
 void FileDescriptorTraits::destroy(int descriptor) noexcept {
     ::close(descriptor);
@@ -265,6 +269,17 @@ i64 file_size(const std::string& path, ExitCode code) {
 bool file_exists(const std::string& path) {
     struct stat status {};
     return ::stat(path.c_str(), &status) == 0;
+}
+
+bool file_surely_exists(const std::string& path, ExitCode code) {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) == 0) {
+        return true;
+    }
+    if (errno != ENOENT && errno != ENOTDIR) {
+        fail_path(code, "stat", path, errno);
+    }
+    return false;
 }
 
 bool is_directory(const std::string& path) {

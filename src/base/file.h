@@ -12,6 +12,18 @@
 
 namespace ogrom {
 
+// What the system said no to, with its number: a caller may tell a file that is not there (ENOENT) from one that is
+// there and cannot be read now (EACCES, EIO, ESTALE, EMFILE).
+class FileError : public Error {
+public:
+    FileError(ExitCode code, const std::string& message, int number) : Error(code, message), number_(number) {}
+    [[nodiscard]] int number() const noexcept { return number_; }
+    [[nodiscard]] bool absent() const noexcept;
+
+private:
+    int number_;
+};
+
 struct FileDescriptorTraits {
     using type = int;
     static constexpr int empty = -1;
@@ -68,6 +80,8 @@ void make_directories(const std::string& path, ExitCode code = ExitCode::checkpo
 std::vector<std::string> list_directory(const std::string& path, ExitCode code = ExitCode::checkpoint);
 i64 file_size(const std::string& path, ExitCode code = ExitCode::checkpoint);
 bool file_exists(const std::string& path);  // follows links; a folder exists too
+// The same where "no" must mean that it is not there: whatever else stat(2) says is thrown.
+bool file_surely_exists(const std::string& path, ExitCode code = ExitCode::checkpoint);
 bool is_directory(const std::string& path);
 // Neither a regular file nor a folder: a pipe, a socket, a device. Opening a pipe could wait for ever.
 bool is_special(const std::string& path);

@@ -45,8 +45,10 @@ struct Taking {
     const std::string& path;
     const LockWords& words;
     [[noreturn]] void fail_to(std::string_view action, int number) const {
+        const bool full = number == ENOSPC || number == EDQUOT;
         fail(ExitCode::checkpoint,
-             fmt::format("{}: cannot {}: {}; {}", path, action, std::generic_category().message(number), words.need));
+             fmt::format("{}: cannot {}: {}; {}", path, action, std::generic_category().message(number),
+                         full ? "free space there or choose another folder" : words.need));
     }
 };
 
@@ -79,7 +81,9 @@ void write_holder(int descriptor, const Taking& taking) {
     }
     const ssize_t written = pwrite(descriptor, text.data(), text.size(), 0);
     if (written != static_cast<ssize_t>(text.size())) {
-        taking.fail_to("write", written < 0 ? errno : ENOSPC);
+        const int number = written < 0 ? errno : ENOSPC;
+        unlink(taking.path.c_str());  // while it is locked, as its holder would
+        taking.fail_to("write", number);
     }
 }
 

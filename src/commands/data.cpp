@@ -47,6 +47,7 @@ void print_report(const DataOptions& options, const IngestReport& report, double
     const double rate = static_cast<double>(report.bytes) / 1e6 / seconds;
     if (options.json) {
         nlohmann::ordered_json json = {{"files", report.files},
+                                       {"names_left_out", report.names_left_out},
                                        {"input_bytes", report.bytes},
                                        {"seconds", seconds},
                                        {"mb_per_s", rate},
@@ -61,6 +62,10 @@ void print_report(const DataOptions& options, const IngestReport& report, double
     }
     fmt::print("read {} from {} files in {:.2f} s ({:.1f} MB/s)\n", human_bytes(report.bytes), report.files, seconds,
                rate);
+    if (report.names_left_out > 0) {
+        fmt::print("{} links or repeated names of these files left out: each text counts once\n",
+                   report.names_left_out);
+    }
     fmt::print("{}", set_line(options.ingest.prefix, report.train));
     if (report.valid) {
         fmt::print("{}", set_line(valid_prefix, *report.valid));
@@ -148,8 +153,10 @@ void add_data(CLI::App& app, Invocation& chosen) {
     auto& ingest = options->ingest;
     CLI::Option* input =
         command
-            ->add_option("--input", ingest.inputs,
-                         "files and folders, in order; a dangling link, pipe or device in them is an error")
+            ->add_option(
+                "--input", ingest.inputs,
+                "files and folders, in order, each file once however many links lead to it; a dangling link, pipe "
+                "or device in them is an error")
             ->type_name("PATH...");
     command->add_option("--tokenizer", ingest.tokenizer,
                         "byte, a tokenizer.json, or a folder with encoder.json + vocab.bpe");

@@ -140,6 +140,12 @@ int diff_checkpoints(const InspectOptions& options) {
         verify_checkpoint(first);
         verify_checkpoint(second);
     }
+    // Tensors of a part that is not there read as NaN, and would be equal.
+    for (const std::string& folder : {first, second}) {
+        const std::string reason = incomplete_reason(folder);
+        require(reason.empty(), ExitCode::checkpoint,
+                fmt::format("{} is not a complete checkpoint: {}", folder, reason));
+    }
     ordered_json list = ordered_json::array();
     std::string text;
     i64 different = 0;
@@ -256,6 +262,29 @@ int inspect_json(const InspectOptions& options, const std::string& path) {
     return static_cast<int>(ExitCode::done);
 }
 
+// A pair of .bin and .idx that another program made: no record tells of it.
+int inspect_bare_set(const InspectOptions& options, const std::string& prefix) {
+    require(!options.verify, ExitCode::usage,
+            fmt::format("{}: no record says what its ids and hashes should be; would be right: ogrom data --check {} "
+                        "--vocab N",
+                        prefix, prefix));
+    const TokenSet set(prefix, OpenCheck::counts);
+    const ordered_json root = {{"kind", "token set"},
+                               {"path", prefix},
+                               {"documents", set.documents()},
+                               {"tokens", set.tokens()},
+                               {"type", set.dtype() == Dtype::u16 ? "uint16" : "int32"},
+                               {"record", "none: made by another program; its tokenizer is not known"}};
+    print(options.json ? root.dump(2) + "\n" : object_text(root));
+    return static_cast<int>(ExitCode::done);
+}
+
+// A token set by its prefix: the record, or the pair alone.
+int inspect_set(const InspectOptions& options, const std::string& prefix) {
+    return !file_exists(prefix + ".json") && file_exists(prefix + ".idx") ? inspect_bare_set(options, prefix)
+                                                                          : inspect_json(options, prefix + ".json");
+}
+
 int run_inspect(const InspectOptions& options) {
     const std::string& path = options.path;
     require(!path.empty(), ExitCode::usage, "inspect: PATH is empty; see ogrom inspect --help");
@@ -266,14 +295,14 @@ int run_inspect(const InspectOptions& options) {
     }
     for (const char* ending : {".idx", ".bin"}) {
         if (ends_in(path, ending)) {
-            return inspect_json(options, path.substr(0, path.size() - 4) + ".json");
+            return inspect_set(options, path.substr(0, path.size() - 4));
         }
     }
-    if (!file_exists(path) && file_exists(path + ".json")) {
-        return inspect_json(options, path + ".json");
+    if (!file_exists(path) && (file_exists(path + ".json") || file_exists(path + ".idx"))) {
+        return inspect_set(options, path);
     }
     if (!file_exists(path)) {
-        fail(ExitCode::checkpoint, fmt::format("{}: does not exist (nor {}.json)", path, path));
+        fail(ExitCode::checkpoint, fmt::format("{}: does not exist (nor {}.json, nor {}.idx)", path, path, path));
     }
     if (is_directory(path) && file_exists(join_path(path, "tokenizer.json"))) {
         return inspect_json(options, join_path(path, "tokenizer.json"));

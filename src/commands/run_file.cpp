@@ -24,15 +24,23 @@ RunConfig resolve_run_file(const std::string& path, const std::vector<std::strin
     input.path = path;
     input.overrides = overrides;
     input.ranks = ranks;
+    input.planned = need == TokenSetNeed::for_vocabulary;
     RunConfig run = parse_run(input);
     if (need == TokenSetNeed::for_vocabulary && run.model.vocab > 0 && !file_exists(run.data.train + ".idx")) {
         return run;
     }
-    input.tokenizer_vocab = vocab_of(run.data.train);
+    // `plan` reads the set for nothing else, so it says how to do without it.
+    const std::string without_data =
+        input.planned && run.model.vocab == 0 ? "; --set model.vocab=N plans without data" : "";
+    try {
+        input.tokenizer_vocab = vocab_of(run.data.train);
+    } catch (const Error& error) {
+        fail(error.code(), error.what() + without_data);
+    }
     require(run.model.vocab > 0 || input.tokenizer_vocab > 0, ExitCode::usage,
             fmt::format("{}: model.vocab = 0 takes the vocabulary from the token set's record, but {}.json is absent; "
-                        "give model.vocab",
-                        path, run.data.train));
+                        "give model.vocab{}",
+                        path, run.data.train, without_data));
     // The second time with the tokenizer's size: a model with fewer entries is refused before any memory is taken.
     return parse_run(input);
 }

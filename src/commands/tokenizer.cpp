@@ -53,7 +53,11 @@ struct Counted {
 };
 
 Counted count_words(const TokenizerOptions& options) {
-    auto files = list_inputs(options.inputs, options.documents.format);
+    i64 again = 0;
+    auto files = list_inputs(options.inputs, options.documents.format, &again);
+    if (again > 0) {
+        log_info("{} links or repeated names of files left out: each text counts once", again);
+    }
     i64 total = 0;
     for (const auto& file : files) {
         total += file.bytes;

@@ -97,7 +97,9 @@ void add_train(CLI::App& app, Invocation& chosen) {
         "Writes run.toml, provenance.json, metrics.csv, metrics.h5, log.txt, events.jsonl and checkpoints/ into "
         "run.output.\n"
         "SIGTERM, SIGINT (Ctrl-C), SIGHUP, SIGUSR1 and SIGUSR2 save at the next micro-batch and end with exit code 75; "
-        "a second SIGINT ends at once, without the save. Under nohup SIGHUP is ignored. A reader of the output that "
+        "a second SIGINT ends at once, without the save. mpirun passes SIGUSR1 and SIGUSR2 on; of Ctrl-C or SIGTERM it "
+        "makes a SIGTERM, 1 s later a SIGKILL (a longer save needs mpirun --mca odls_base_sigkill_timeout N), and "
+        "returns its own 1. Under nohup SIGHUP is ignored. A reader of the output that "
         "goes away (| head) does not end the run: log.txt has every line.");
     command->add_option("run_file", arguments->run_file, "run file (TOML); every key: ogrom keys")
         ->required()

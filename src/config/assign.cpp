@@ -10,6 +10,7 @@
 #include "src/base/error.h"
 #include "src/base/overload.h"
 #include "src/base/text.h"
+#include "src/config/unknown.h"
 
 namespace ogrom {
 
@@ -226,109 +227,6 @@ Problem assign(const Key& key, const Entry& entry, RunConfig& run) {
                                [&](std::vector<i64>* target) { return assign_integers(key, entry, *target); },
                                [&](auto* target) { return assign_choice(key, entry, *target); }},
                       key.field(run));
-}
-
-bool has_alias(const Key& key, const std::string& name) {
-    const std::vector<std::string> aliases = split(key.aliases, ' ');
-    return std::find(aliases.begin(), aliases.end(), name) != aliases.end();
-}
-
-// The key that an unknown name most likely means: the same name in another section, a name other programs use (the own
-// section first), or the nearest spelling (the own section first).
-const Key* meant(const Entry& entry) {
-    const Key* best = nullptr;
-    i64 best_cost = 1000;
-    for (const Key& key : schema()) {
-        const bool own = key.section == entry.section;
-        i64 cost = 1000;
-        if (key.name == entry.key) {
-            cost = 0;
-        } else if (has_alias(key, entry.key)) {
-            cost = own ? 1 : 2;
-        } else if (const std::string name(key.name); nearest(entry.key, {&name, 1})) {
-            cost = 3 + 2 * edit_distance(entry.key, name) + (own ? 0 : 3);
-        }
-        if (cost < best_cost) {
-            best = &key;
-            best_cost = cost;
-        }
-    }
-    return best;
-}
-
-// The keys of that name in all sections, each as `text` writes it: "data.seed or train.seed".
-template <class Text>
-std::string namesakes(std::string_view name, Text text) {
-    std::vector<std::string> found;
-    for (const Key& key : schema()) {
-        if (key.name == name) {
-            found.push_back(text(key));
-        }
-    }
-    return join(found, " or ");
-}
-
-// The keys that other programs set by one name of theirs, "optimizer.beta1 and optimizer.beta2"; else `key` alone.
-std::string meant_names(const std::string& name, const Key& key) {
-    std::vector<std::string> found;
-    for (const Key& other : schema()) {
-        if (has_alias(other, name)) {
-            found.push_back(other.full_name());
-        }
-    }
-    return has_alias(key, name) ? join(found, " and ") : key.full_name();
-}
-
-std::optional<std::string> meant_section(const std::string& name) {
-    return nearest(name, section_names());
-}
-
-// Names the fault of an entry whose key is not in the schema, and returns the key that seems meant.
-const Key* add_unknown(const Entry& entry, Faults& faults) {
-    const auto sections = section_names();
-    const bool known_section = std::find(sections.begin(), sections.end(), entry.section) != sections.end();
-    if (!known_section && !entry.section.empty()) {
-        const std::optional<std::string> section = meant_section(entry.section);
-        const Key* same = section ? find_key(*section, entry.key) : nullptr;
-        const Key* key = same != nullptr || entry.key.empty() ? same : meant(entry);
-        const std::string right = key != nullptr ? key->full_name()
-                                  : section      ? fmt::format("[{}]", *section)
-                                                 : fmt::format("one of [{}]", join(sections, "] ["));
-        faults.add(entry.where, entry.key.empty() ? fmt::format("[{}]", entry.section) : entry.full_name(),
-                   fmt::format("unknown section [{}]; would be right: {}", entry.section, right));
-        return key;
-    }
-    if (entry.section.empty() && std::find(sections.begin(), sections.end(), entry.key) != sections.end()) {
-        faults.add(entry.where, entry.key,
-                   fmt::format("is a section, not a key; would be right: a header [{}]", entry.key));
-        return nullptr;
-    }
-    if (const auto* table = std::get_if<OtherValue>(&entry.value); table != nullptr && table->kind == "a table") {
-        faults.add(
-            entry.where, entry.full_name(),
-            fmt::format("a table inside [{}]; would be right: sections stand alone, and their keys have no dot: a "
-                        "header [section], then key = value",
-                        entry.section));
-        return nullptr;
-    }
-    if (entry.key == "include") {
-        faults.add(entry.where, entry.full_name(),
-                   "not a key of a section; would be right: include above the first section of a file");
-        return nullptr;
-    }
-    const Key* key = meant(entry);
-    if (key == nullptr) {
-        faults.add(entry.where, entry.full_name(), "unknown key; `ogrom keys` lists all");
-    } else if (key->name == entry.key) {
-        faults.add(entry.where, entry.full_name(),
-                   fmt::format("{} belongs to {}; would be right: {}", entry.key,
-                               namesakes(entry.key, [](const Key& k) { return fmt::format("[{}]", k.section); }),
-                               namesakes(entry.key, [](const Key& k) { return k.full_name(); })));
-    } else {
-        faults.add(entry.where, entry.full_name(),
-                   fmt::format("unknown key; would be right: {}", meant_names(entry.key, *key)));
-    }
-    return key;
 }
 
 }  // namespace

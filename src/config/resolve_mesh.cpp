@@ -68,10 +68,10 @@ public:
             const std::string left =
                 ranks_ < others ? std::string("too few") : fmt::format("{} would stand idle", ranks_ % others);
             r_.fault(blamed(&axis),
-                     fmt::format("{} = {} does not divide the {}, {}; would be right: start {} ranks, or a "
-                                 "mesh of {} without {}",
-                                 text, others, started_text(), left, nearest_multiples(ranks_, others),
-                                 divisors_text(ranks_, others), axis.name));
+                     fmt::format("{} = {} does not divide the {}, {}; would be right: {}, a multiple of {}, or keys "
+                                 "whose product divides {} ({})",
+                                 text, others, started_text(), left, start_text(nearest_multiples(ranks_, others)),
+                                 others, ranks_, nearest_divisors(ranks_, others)));
             r_.assigned.bad.insert(axis.key);
             return;
         }
@@ -86,22 +86,24 @@ public:
         }
         const i64 others = product_without(&axes_[4]).second;
         r_.fault("parallel.data",
-                 fmt::format("{} = {}, but {}{}; would be right: {}start {}", text, wanted,
-                             fmt::format("{} {} started", ranks_text(ranks_), ranks_ == 1 ? "was" : "were"),
+                 fmt::format("{} = {}, but {} {} {}{}; would be right: {}{}", text, wanted, ranks_text(ranks_),
+                             ranks_ == 1 ? "was" : "were", r_.input.planned ? "planned" : "started",
                              wanted < ranks_ ? fmt::format(", {} would stand idle", ranks_ - wanted) : std::string(),
                              ranks_ % others == 0 ? fmt::format("data = {}, or ", ranks_ / others) : std::string(),
-                             ranks_text(wanted)));
+                             start_text(fmt::format("{}", wanted))));
         r_.assigned.bad.insert("parallel.data");
     }
 
 private:
     static std::string ranks_text(i64 ranks) { return fmt::format("{} {}", ranks, ranks == 1 ? "rank" : "ranks"); }
     [[nodiscard]] std::string started_text() const {
-        return fmt::format("{} that {} started", ranks_text(ranks_), ranks_ == 1 ? "was" : "were");
+        return fmt::format("{} that {} {}", ranks_text(ranks_), ranks_ == 1 ? "was" : "were",
+                           r_.input.planned ? "planned" : "started");
     }
-    static std::string divisors_text(i64 ranks, i64 near) {
-        const std::string divisors = nearest_divisors(ranks, near);
-        return fmt::format("{} {}", divisors, divisors == "1" ? "rank" : "ranks");
+    // "start 2 or 4 ranks", of a plan "--ranks 2 or 4".
+    [[nodiscard]] std::string start_text(const std::string& numbers) const {
+        return r_.input.planned ? "--ranks " + numbers
+                                : fmt::format("start {} {}", numbers, numbers == "1" ? "rank" : "ranks");
     }
     // Of the axes that were given, the one of the highest layer (--set before files) above 1: its place is named.
     [[nodiscard]] std::string blamed(const Axis* left_out) const {
@@ -117,12 +119,13 @@ private:
         }
         return key;
     }
-    // "pipeline 1 x context 1 x ..." and its value, of all axes but one.
+    // "pipeline 1 x tensor 2" and its value, of all axes but one; context and expert, not built yet, only above 1.
     [[nodiscard]] std::pair<std::string, i64> product_without(const Axis* left_out) const {
         std::string text;
         std::vector<i64> factors;
         for (const Axis& axis : axes_) {
-            if (&axis != left_out) {
+            const bool shown = axis.extent > 1 || (&axis != &axes_[1] && &axis != &axes_[2]);
+            if (&axis != left_out && shown) {
                 text += fmt::format("{}{} {}", text.empty() ? "" : " x ", axis.name, axis.extent);
                 factors.push_back(axis.extent);
             }

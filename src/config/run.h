@@ -124,6 +124,7 @@ struct ParseInput {
     std::string path;                    // the run file
     std::vector<std::string> overrides;  // --set section.key=value, in order
     i64 ranks = 1;                       // world size: data is derived from it; 0 = take the file's own mesh
+    bool planned = false;                // `ranks` are those of `ogrom plan --ranks`: faults say so
     i64 tokenizer_vocab = 0;             // 0 = unknown at parse time: model.vocab = 0 then stays 0
     std::string text;                    // when not empty: this text is parsed (an archived run file), `path` names it
 };

@@ -139,7 +139,8 @@ const std::vector<Key> table = {
      "order of the micro-batches' passes; interleaved: 1f1b over virtual stages; zb-h1: backward in two parts"},
     {"parallel", "virtual_stages", FIELD(parallel.virtual_stages), "chunks per stage", value, "1",
      between(1, 100'000), none, "", with_interleaved, free_key,
-     "vp vpp virtual_pipeline_model_parallel_size num_layers_per_virtual_pipeline_stage stages_per_rank",
+     "vp vpp virtual_pipeline virtual_pipeline_size virtual_pipeline_model_parallel_size "
+     "num_layers_per_virtual_pipeline_stage stages_per_rank",
      "chunks of layers on each stage, >= 2 for interleaved"},
     {"parallel", "stage_layers", FIELD(parallel.stage_layers), "layers", derived,
      "as even as possible, the first chunks one more", between(1, 100'000), none, "", with_pipeline, free_key,
@@ -178,7 +179,8 @@ const std::vector<Key> table = {
      ask_key, "max_steps max_iters train_iters iters num_steps iterations total_steps", "length of the run"},
     {"train", "micro_batch", FIELD(train.micro_batch), "samples", derived,
      "from global_batch and accumulation; else the largest divisor of global_batch / data up to 4, or 4",
-     between(1, 1e6), none, "", always, free_key, "micro_batch_size per_device_train_batch_size device_batch_size",
+     between(1, 1e6), none, "", always, free_key, "micro_batch_size per_device_train_batch_size device_batch_size "
+     "train_micro_batch_size_per_gpu",
      "samples of one forward pass on one rank"},
     {"train", "accumulation", FIELD(train.accumulation), "micro-batches", derived,
      "global_batch / (micro_batch x data)", between(1, 500'000), none, "", always, free_key,
@@ -262,7 +264,7 @@ const std::vector<Key> table = {
      "NaN or infinity in the loss or gradient: stop the run (exit 5), or skip the step on all ranks"},
     {"numerics", "max_skipped_steps", FIELD(numerics.max_skipped_steps), "optimizer steps", value, "10",
      between(1, 1e12), none, "", with_skip, free_key, "max_skips",
-     "consecutive skipped steps before the run stops"},
+     "most steps skipped in a row; one more stops the run"},
 
     {"checkpoint", "interval_steps", FIELD(checkpoint.interval_steps), "optimizer steps", value, "0",
      between(0, 1e12), none, "", always, free_key, "save_interval save_steps save_every checkpoint_interval",
@@ -274,7 +276,7 @@ const std::vector<Key> table = {
     {"checkpoint", "at_end", FIELD(checkpoint.at_end), "", value, "true", any, none, "", always, free_key,
      "save_last save_at_end", "save after the last step"},
     {"checkpoint", "allow_changed", FIELD(checkpoint.allow_changed), "", value, "[]", any, none, "", always,
-     free_key, "override_opt_param-scheduler override",
+     free_key, "override_opt_param_scheduler override",
      "keys that a resumed run may change against its checkpoint, as in [\"optimizer.lr\", \"train.steps\"]"},
 
     {"comm", "backend", FIELD(comm.backend), "", value, "auto", any, {"auto", "mpi", "nccl"}, "", always, free_key,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
+#include <optional>
 #include <toml++/toml.h>
 
 #include "src/base/file.h"
@@ -281,11 +282,34 @@ void Reader::file(const std::string& path, const std::string& text, const std::s
     open_files.pop_back();
 }
 
-// The value of --set as TOML; a text without quotes stays a text.
+// "a,b" or "[a, b]" as a list of texts: a shell takes the quotes away from ["a", "b"].
+std::optional<std::vector<std::string>> bare_list(const std::string& text) {
+    const bool brackets = text.starts_with('[') && text.ends_with(']') && text.size() > 2;
+    const std::string inner = brackets ? text.substr(1, text.size() - 2) : text;
+    if (inner.empty() || inner.find_first_of("\"'[]\r\n") != std::string::npos) {
+        return std::nullopt;
+    }
+    std::vector<std::string> words;
+    for (const std::string& part : split(inner, ',')) {
+        words.push_back(trim(part));
+        if (words.back().empty()) {
+            return std::nullopt;
+        }
+    }
+    return words;
+}
+
+// The value of --set as TOML; a text without quotes stays a text, and so do those of a list of texts.
 void set_value(const std::string& text, const Key* key, Entry& entry) {
     const bool textual = key != nullptr && (key->type() == KeyType::text || key->type() == KeyType::choice);
     const bool quoted = !text.empty() && (text.front() == '"' || text.front() == '\'');
     entry.value = text;
+    if (key != nullptr && key->type() == KeyType::list) {
+        if (std::optional<std::vector<std::string>> words = bare_list(text)) {
+            entry.value = std::move(*words);
+            return;
+        }
+    }
     if ((textual && !quoted) || text.find_first_of("\r\n") != std::string::npos) {
         return;
     }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fmt/core.h>
+#include <map>
+#include <sys/stat.h>
 
 #include "kernels/common/error.h"
 
@@ -26,7 +28,10 @@ InputFormat format_of(const std::string& path, InputFormat wanted) {
 // `above`: the folders that hold `path`, by their one true name, so that a link to one of them is noticed.
 void walk(const std::string& path, InputFormat format, std::vector<InputFile>& files, std::vector<std::string>& above) {
     require(file_exists(path), ExitCode::data,
-            path + ": a link to something that does not exist (or may not be looked at); mend or remove it");
+            path +
+                ": a link to something that does not exist (or may not be looked at); mend or remove it, or give the "
+                "files by name "
+                "(--input folder/*.txt)");
     require(!is_special(path), ExitCode::data,
             path + ": a pipe, socket or device; texts are regular files: write it to a file first, or leave it out");
     if (!is_directory(path)) {
@@ -43,6 +48,25 @@ void walk(const std::string& path, InputFormat format, std::vector<InputFile>& f
         }
     }
     above.pop_back();
+}
+
+// Leaves one name of each file, one that is no link before links, and counts the others.
+i64 keep_one_name(std::vector<InputFile>& files) {
+    std::map<std::pair<dev_t, ino_t>, std::size_t> places;
+    std::vector<InputFile> kept;
+    for (InputFile& file : files) {
+        struct stat status {};
+        require(::stat(file.path.c_str(), &status) == 0, ExitCode::data, file.path + ": cannot be looked at");
+        const auto [found, first] = places.try_emplace({status.st_dev, status.st_ino}, kept.size());
+        if (first) {
+            kept.push_back(std::move(file));
+        } else if (std::filesystem::is_symlink(kept[found->second].path) && !std::filesystem::is_symlink(file.path)) {
+            kept[found->second] = std::move(file);
+        }
+    }
+    const i64 others = static_cast<i64>(files.size() - kept.size());
+    files = std::move(kept);
+    return others;
 }
 
 // A byte order mark, or two ASCII characters with a zero byte beside each.
@@ -70,7 +94,7 @@ std::string_view without_cr(std::string_view line) {
 
 }  // namespace
 
-std::vector<InputFile> list_inputs(const std::vector<std::string>& paths, InputFormat format) {
+std::vector<InputFile> list_inputs(const std::vector<std::string>& paths, InputFormat format, i64* again) {
     std::vector<InputFile> files;
     for (const auto& path : paths) {
         require(file_exists(path), ExitCode::data, path + ": no such file or folder");
@@ -78,6 +102,10 @@ std::vector<InputFile> list_inputs(const std::vector<std::string>& paths, InputF
         std::vector<std::string> above;
         walk(path, format, files, above);
         require(files.size() > before, ExitCode::data, path + ": the folder holds no file");
+    }
+    const i64 others = keep_one_name(files);
+    if (again != nullptr) {
+        *again = others;
     }
     return files;
 }

@@ -35,10 +35,11 @@ struct InputFile {
     InputFormat format = InputFormat::text;  // text | jsonl
     i64 bytes = 0;
 };
-// Folders are walked in sorted order, links are followed; names that start with '.' inside them are left out. Throws
-// Error(data) with the path for what is not there (a dangling link too), for pipes, sockets and devices, and for a link
-// to a folder that holds it.
-std::vector<InputFile> list_inputs(const std::vector<std::string>& paths, InputFormat format);
+// Folders are walked in sorted order, links are followed; names that start with '.' inside them are left out. A file
+// under several names (links of either kind, or given twice) is read once, else its text would count twice; `again`
+// gets the number of further names. Throws Error(data) with the path for what is not there (a dangling link too), for
+// pipes, sockets and devices, and for a link to a folder that holds it.
+std::vector<InputFile> list_inputs(const std::vector<std::string>& paths, InputFormat format, i64* again = nullptr);
 // Error(usage) when a file to be written is one of those to be read: the user's text would be lost.
 void refuse_output_over_input(const std::vector<InputFile>& files, const std::vector<std::string>& outputs);
 

@@ -106,7 +106,8 @@ void check(const IngestOptions& options) {
 IngestReport ingest(const IngestOptions& options, const std::function<void(i64, i64)>& progress) {
     check(options);
     const Tokenizer tokenizer = Tokenizer::load(options.tokenizer);
-    auto files = list_inputs(options.inputs, options.documents.format);
+    IngestReport report;
+    auto files = list_inputs(options.inputs, options.documents.format, &report.names_left_out);
     const std::string valid_prefix = options.valid_prefix.empty() ? options.prefix + "-valid" : options.valid_prefix;
     for (const auto* ending : {".bin", ".idx", ".json"}) {
         refuse_output_over_input(files, {options.prefix + ending});
@@ -114,7 +115,6 @@ IngestReport ingest(const IngestOptions& options, const std::function<void(i64, 
             refuse_output_over_input(files, {valid_prefix + ending});
         }
     }
-    IngestReport report;
     report.notes = tokenizer.report();
     report.files = static_cast<i64>(files.size());
     for (const auto& file : files) {

@@ -27,6 +27,7 @@ struct IngestReport {
     TokenSetRecord train;
     std::optional<TokenSetRecord> valid;
     i64 files = 0, bytes = 0;
+    i64 names_left_out = 0;  // links and repeats of files that are read anyway
     std::vector<std::string> skip_messages;
     std::vector<std::string> notes;
 };

@@ -71,6 +71,10 @@ constexpr Tiers beside_gpu = {Tier::host, Tier::pageable};
 
 }  // namespace
 
+i64 arena_bytes(const Ledger& ledger) {
+    return bytes_of(ledger, everything, host_alignment);
+}
+
 void require_fit(const Ledger& ledger, int node_ranks, i64 free_bytes, const Device& device) {
     const Tiers tiers = device.is_gpu() ? beside_gpu : everything;
     const i64 one = bytes_of(ledger, tiers, host_alignment);

@@ -54,6 +54,9 @@ private:
     std::vector<Region> regions_;
 };
 
+// What an arena of this ledger takes without a GPU: its lines rounded up to whole cache lines.
+i64 arena_bytes(const Ledger& ledger);
+
 // Throws Error(memory) when `node_ranks` ranks of this ledger need more than `free_bytes` of the machine's memory, or
 // this rank more than its GPU has free.
 void require_fit(const Ledger& ledger, int node_ranks, i64 free_bytes, const Device& device = {});

@@ -176,12 +176,16 @@ std::vector<std::string> remove_stale(const Disk& disk, const std::string& direc
     return lines;
 }
 
+std::string abandoned_name(const std::string& path) {
+    std::random_device random;
+    return fmt::format("{}.abandoned-{:08x}", path, random());
+}
+
 std::vector<std::string> set_aside_later(const Disk& disk, const std::string& directory, i64 step) {
     std::vector<std::string> lines;
     for (const auto& [candidate, path] : step_folders(directory)) {
         if (candidate > step && incomplete_reason(path).empty()) {
-            std::random_device random;
-            const std::string aside = fmt::format("{}.abandoned-{:08x}", path, random());
+            const std::string aside = abandoned_name(path);
             disk.rename(path, aside);
             lines.push_back(
                 fmt::format("{} is of a run that went on from an earlier step: set aside as {}", path, aside));

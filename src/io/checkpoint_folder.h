@@ -19,13 +19,16 @@ std::string temporary_name(i64 step);                        // "step-00000012.t
 // there is none.
 std::string resolve_checkpoint(const std::string& path);
 
+// PATH.abandoned-<random>: a checkpoint that another has taken the place of; nothing here reads or removes it.
+std::string abandoned_name(const std::string& path);
+
 // Removes what saves that can no longer finish left behind: temporaries of this process, of dead processes of this
 // host, and of other hosts once untouched for a day. Returns a line for each.
 std::vector<std::string> remove_stale(const Disk& disk, const std::string& directory);
 
 // Takes the names of complete checkpoints beyond `step` away before `step` is committed: a run that went back and goes
-// on from an earlier checkpoint must not find them as the newest at its next resume. They stay on the disk as
-// "step-NNNNNNNN.abandoned-<random>", which nothing here reads or removes. Returns a line for each.
+// on from an earlier checkpoint must not find them as the newest at its next resume. They stay on the disk under
+// abandoned_name. Returns a line for each.
 std::vector<std::string> set_aside_later(const Disk& disk, const std::string& directory, i64 step);
 
 // Keeps the newest `keep_last` complete checkpoints up to and including `step` (the one just made durable); <= 0 keeps

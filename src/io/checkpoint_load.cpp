@@ -217,17 +217,29 @@ void read_dataset(hid_t dataset, const std::string& file, const std::string& ite
 }
 
 std::string damage_of(Communicator& world, const std::string& checkpoint) {
-    try {
-        share_result(world, "checkpoint.verify", [&] {
+    // Files that the system does not give (no permission, an input/output error) end the job: they may be intact.
+    std::string mine;
+    share_result(world, "checkpoint.verify", [&] {
+        try {
             Manifest manifest;
             (void)verify_files(checkpoint, manifest, world.rank(), world.size());
-            return std::string();
-        });
-    } catch (const Error& error) {
-        if (error.code() != ExitCode::checkpoint) {
-            throw;
+        } catch (const FileError& error) {
+            if (!error.absent()) {
+                throw;
+            }
+            mine = error.what();
+        } catch (const Error& error) {
+            if (error.code() != ExitCode::checkpoint) {
+                throw;
+            }
+            mine = error.what();
         }
-        return error.what();
+        return std::string();
+    });
+    for (const std::string& found : gather_text(world, mine, "checkpoint.damage")) {
+        if (!found.empty()) {
+            return found;
+        }
     }
     return {};
 }

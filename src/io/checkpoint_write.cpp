@@ -8,6 +8,7 @@
 
 #include "kernels/common/fault.h"
 
+#include "src/base/log.h"
 #include "src/io/checkpoint_folder.h"
 #include "src/io/checkpoint_header.h"
 #include "src/io/checkpoint_load.h"
@@ -261,6 +262,24 @@ void write_manifest(const Disk& disk, const std::string& folder, const Manifest&
     file.finish();
 }
 
+namespace {
+
+// A complete checkpoint whose parts are not those of the new one, byte for byte: of a run that went another way from an
+// earlier step, or that was written by another number of ranks.
+bool holds_another_state(const std::string& old, const std::string& fresh) {
+    if (!incomplete_reason(old).empty()) {
+        return false;
+    }
+    const auto parts = [](const std::string& folder) {
+        std::vector<FileRecord> files = read_manifest(folder).files;
+        std::erase_if(files, [](const FileRecord& record) { return record.file == master_name; });
+        return files;
+    };
+    return parts(old) != parts(fresh);
+}
+
+}  // namespace
+
 void commit(const Disk& disk, const std::string& directory, const std::string& temporary, i64 step) {
     const std::string name = step_name(step);
     const std::string target = join_path(directory, name), latest = join_path(directory, "latest");
@@ -269,8 +288,15 @@ void commit(const Disk& disk, const std::string& directory, const std::string& t
     }
     disk.sync_folder(temporary);
     if (is_directory(target)) {
+        const bool another = holds_another_state(target, temporary);
         disk.exchange(temporary, target);
-        disk.remove_tree(temporary);
+        if (another) {
+            const std::string aside = abandoned_name(target);
+            disk.rename(temporary, aside);
+            log_warning("{} held another state of this step: set aside as {}", target, aside);
+        } else {
+            disk.remove_tree(temporary);
+        }
     } else {
         disk.rename(temporary, target);
     }

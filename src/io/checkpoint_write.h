@@ -56,8 +56,8 @@ FileRecord write_file(const Disk& disk, const std::string& folder, const Planned
 
 void write_manifest(const Disk& disk, const std::string& folder, const Manifest& manifest);
 
-// fsync of the temporary folder, rename to step-NNNNNNNN (an older one of the same step is exchanged and removed),
-// fsync of `directory`, then `latest`.
+// fsync of the temporary folder, rename to step-NNNNNNNN, fsync of `directory`, then `latest`. An older one of the same
+// step is exchanged and, where it holds another state, set aside; else removed.
 void commit(const Disk& disk, const std::string& directory, const std::string& temporary, i64 step);
 
 // Bytes that a save takes from the disk, manifest included, each file in whole blocks of a file system. `parts`: of

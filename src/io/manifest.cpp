@@ -1,17 +1,21 @@
 #include "src/io/manifest.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <system_error>
 #include <xxhash.h>
 
 #include "kernels/common/fault.h"
 
 #include "src/base/error.h"
+#include "src/base/file.h"
 #include "src/base/handle.h"
-#include "src/io/durable.h"
+#include "src/io/checkpoint_folder.h"
 
 namespace ogrom {
 
@@ -38,6 +42,14 @@ struct StreamTraits {
     fail(ExitCode::checkpoint, fmt::format("{}: {}", path, reason));
 }
 
+// There, as far as one can see, but the system does not give it: no damage, and nothing to pass over.
+[[noreturn]] void unreadable(const std::string& path, std::string_view action, int number) {
+    throw FileError(
+        ExitCode::checkpoint,
+        fmt::format("{}: cannot be {}: {} (errno {})", path, action, std::generic_category().message(number), number),
+        number);
+}
+
 // Only names that we write ourselves: nothing that leaves the folder.
 bool plain_name(const std::string& name) {
     return name == master_name ||
@@ -55,15 +67,18 @@ BlockHash parse_hash(const std::string& text, const std::string& path) {
 std::vector<BlockHash> hash_blocks(const std::string& path, i64 first_byte, i64 bytes) {
     const Handle<StreamTraits> file(std::fopen(path.c_str(), "rbe"));
     if (!file || ::fseeko(file.get(), first_byte, SEEK_SET) != 0) {
-        damaged(path, "cannot be opened");
+        unreadable(path, "opened", errno);
     }
     BlockHasher hasher;
     std::vector<std::byte> buffer(read_chunk);
     while (bytes > 0) {
         const std::size_t want = static_cast<std::size_t>(std::min<i64>(bytes, static_cast<i64>(buffer.size())));
         const std::size_t got = std::fread(buffer.data(), 1, want, file.get());
+        if (got == 0 && std::ferror(file.get()) != 0) {
+            unreadable(path, "read", errno);
+        }
         if (got == 0) {
-            damaged(path, "ends early or cannot be read");
+            damaged(path, "ends early");
         }
         hasher.add(std::span(buffer).first(got));
         bytes -= static_cast<i64>(got);
@@ -178,25 +193,34 @@ Manifest read_manifest(const std::string& folder) {
 }
 
 std::string incomplete_reason(const std::string& folder) {
-    const fs::path root(folder);
-    std::error_code error;
-    if (!fs::is_directory(root, error)) {
+    const std::string list = join_path(folder, manifest_name);
+    if (!file_surely_exists(folder) || !is_directory(folder)) {
         return fmt::format("{}: is not a folder", folder);
     }
-    if (!fs::exists(root / manifest_name, error)) {
-        return fmt::format("{}: is missing: the save did not finish", (root / manifest_name).string());
+    if (!file_surely_exists(list)) {
+        return fmt::format("{}: is missing: the save did not finish", list);
     }
     try {
-        for (const FileRecord& record : read_manifest(folder).files) {
-            const fs::path path = root / record.file;
-            const auto bytes = fs::file_size(path, error);
-            if (error) {
-                return fmt::format("{}: is missing", path.string());
+        const Manifest manifest = read_manifest(folder);
+        const std::optional<i64> named = step_of(fs::path(folder).filename().string());
+        if (named && *named != manifest.step) {
+            return fmt::format("{}: is of step {}, the folder is named for step {}: a copy or a renamed folder", list,
+                               manifest.step, *named);
+        }
+        for (const FileRecord& record : manifest.files) {
+            const std::string path = join_path(folder, record.file);
+            if (!file_surely_exists(path)) {
+                return fmt::format("{}: is missing", path);
             }
-            if (static_cast<i64>(bytes) != record.bytes) {
-                return fmt::format("{}: has {} bytes, the manifest says {}", path.string(), bytes, record.bytes);
+            if (const i64 bytes = file_size(path); bytes != record.bytes) {
+                return fmt::format("{}: has {} bytes, the manifest says {}", path, bytes, record.bytes);
             }
         }
+    } catch (const FileError& fault) {
+        if (!fault.absent()) {
+            throw;
+        }
+        return fault.what();
     } catch (const Error& fault) {
         return fault.what();
     }

@@ -26,6 +26,7 @@ struct FileRecord {
     std::string file;  // plain name inside the folder
     i64 bytes = 0;
     std::vector<BlockHash> blocks;  // one per 64 MiB
+    bool operator==(const FileRecord&) const = default;
 };
 
 struct Manifest {
@@ -52,7 +53,9 @@ std::string to_text(const Manifest& manifest);
 Manifest parse_manifest(const std::string& text, const std::string& path);
 Manifest read_manifest(const std::string& folder);
 
-// Why `folder` is not a complete checkpoint, "<file>: <reason>"; empty when it is. Looks at presence and sizes only.
+// Why `folder` is not a complete checkpoint, "<file>: <reason>"; empty when it is. Looks at presence, sizes and the
+// step only. Throws FileError where a file is there but the system does not give it: that says nothing of the
+// checkpoint.
 std::string incomplete_reason(const std::string& folder);
 // Hashes the blocks whose place in the list of all blocks is `share` modulo `shares`; throws Error(checkpoint) with
 // file and block of the first that differs. Returns the bytes that were hashed.

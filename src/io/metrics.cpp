@@ -3,6 +3,7 @@
 #include "src/io/metrics.h"
 
 #include <fmt/format.h>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -90,6 +91,16 @@ void restore_rows(const std::string& csv, const std::string& h5, i64 last_step) 
     write_file_atomic(csv, rows_text(kept));
 }
 
+// True of an empty or absent file too.
+bool ends_in_newline(const std::string& path) {
+    std::ifstream in(path, std::ios::binary | std::ios::ate);
+    if (!in || in.tellg() <= 0) {
+        return true;
+    }
+    in.seekg(-1, std::ios::end);
+    return in.get() == '\n';
+}
+
 }  // namespace
 
 struct Metrics::Impl {
@@ -137,7 +148,12 @@ void append_event(const std::string& folder, int rank, const std::string& host, 
                   int code, const std::string& text) {
     const nlohmann::ordered_json event = {{"format", 1},  {"time", utc_time()}, {"rank", rank}, {"host", host},
                                           {"step", step}, {"phase", phase},     {"code", code}, {"text", text}};
-    FileWriter writer(join_path(folder, "events.jsonl"), Create::append);
+    const std::string path = join_path(folder, "events.jsonl");
+    const bool torn = !ends_in_newline(path);  // by a process that died in the middle of a line
+    FileWriter writer(path, Create::append);
+    if (torn) {
+        writer.write("\n");
+    }
     // Text from outside (paths, messages) may not be UTF-8; an event must not be lost for that.
     writer.write(event.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
     writer.close();

@@ -38,7 +38,17 @@ i64 batches_at_once(const Decisions& decisions);
 Ledger make_ledger(const RunConfig& run, const Decisions& decisions);
 
 // The plan as text: mesh, batch equation, schedule in step numbers, choices
-// with reasons, ledger. Printed at start.
+// with reasons, ledger and what its letters mean. Printed at start.
 std::string plan_text(const RunConfig& run, const MeshShape& mesh, const Decisions& decisions, const Ledger& ledger);
+
+// What ranks on one machine would take, of the rank that takes the most.
+struct PlannedNeed {
+    i64 ranks = 1;
+    i64 each = 0;  // the whole ledger of a rank
+    i64 cut = 0;   // of it what the arena cuts, by which train refuses
+    Dtype compute = Dtype::fp32;
+};
+// One line: whether they fit into `free_bytes` of this machine, and what train would do if not.
+std::string verdict_text(const PlannedNeed& need, i64 free_bytes);
 
 }  // namespace ogrom

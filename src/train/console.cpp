@@ -23,6 +23,11 @@ std::string rate_text(double per_s) {
                           : fmt::format("{:.0f}", per_s);
 }
 
+// A model that diverged has one of many digits.
+std::string perplexity_text(double perplexity) {
+    return perplexity < 1e6 ? fmt::format("{:.2f}", perplexity) : fmt::format("{:.3g}", perplexity);
+}
+
 std::string hash_text(u64 hash) {
     return fmt::format("{:016x}", hash);
 }
@@ -48,8 +53,8 @@ std::string step_line(const StepMetrics& row, i64 steps, double left_s) {
 }
 
 std::string valid_line(i64 step, const Evaluation& valid) {
-    return fmt::format("valid at step {}  loss {:.4f}  perplexity {:.2f}  {} samples, {} tokens", step, valid.loss,
-                       valid.perplexity, valid.samples, group_digits(valid.targets));
+    return fmt::format("valid at step {}  loss {:.4f}  perplexity {}  {} samples, {} tokens", step, valid.loss,
+                       perplexity_text(valid.perplexity), valid.samples, group_digits(valid.targets));
 }
 
 std::string summary_text(const TrainSummary& s) {
@@ -66,9 +71,9 @@ std::string summary_text(const TrainSummary& s) {
     }
     if (s.valid) {
         text += fmt::format(
-            "\nheld-out loss {:.4f} (perplexity {:.2f}); unigram entropy of the same tokens {:.4f}; "
+            "\nheld-out loss {:.4f} (perplexity {}); unigram entropy of the same tokens {:.4f}; "
             "margin {:.4f} nats (entropy - loss: what the model knows beyond token counts)",
-            s.valid->loss, s.valid->perplexity, s.unigram_entropy, s.unigram_entropy - s.valid->loss);
+            s.valid->loss, perplexity_text(s.valid->perplexity), s.unigram_entropy, s.unigram_entropy - s.valid->loss);
     }
     text += fmt::format("\nlaunch to first step {:.2f} s; training {}; ", s.launch_s, human_duration(s.train_s));
     if (s.tokens_per_s > 0) {

@@ -22,6 +22,10 @@ std::string checkpoints_of(const RunConfig& run) {
     return join_path(run.run.output, "checkpoints");
 }
 
+bool is_own(const RunConfig& run, const std::string& checkpoint) {
+    return !checkpoint.empty() && same_place(parent_path(checkpoint), checkpoints_of(run));
+}
+
 RunFolder::RunFolder(const RunConfig& run, Resume resume) : provisional_(run.run.output), lease_(run.run.output) {
     const std::string& folder = run.run.output;
     provisional_.add("log.txt");
@@ -83,6 +87,20 @@ std::string newest_intact(Communicator& world, const std::vector<std::string>& c
     }
 }
 
+// Figures and checkpoints of two histories in one folder could not be told apart.
+void require_own_or_new(const RunConfig& run, const std::string& checkpoint) {
+    const std::string own = checkpoints_of(run);
+    if (is_own(run, checkpoint) || !file_exists(own)) {
+        return;
+    }
+    for (const std::string& name : list_directory(own)) {
+        require(!step_of(name), ExitCode::usage,
+                fmt::format("--resume: {} is of another run, and {} holds {} of this one: continue this run with "
+                            "--resume or --resume=auto, or give the other's checkpoint a new run.output",
+                            checkpoint, own, name));
+    }
+}
+
 // The step folder that a path after --resume means. A damaged one is refused, and the newest beside it, or in the run's
 // own folder, that is intact is named.
 std::string named_checkpoint(Communicator& world, const RunConfig& run, const std::string& path) {
@@ -90,6 +108,7 @@ std::string named_checkpoint(Communicator& world, const RunConfig& run, const st
     if (world.rank() == 0) {
         require_exists(run, path);
         mine = resolve_checkpoint(path);
+        require_own_or_new(run, mine);
     }
     const std::string folder = gather_text(world, mine, "checkpoint named")[0];
     const std::string damage = damage_of(world, folder);
@@ -134,11 +153,19 @@ std::string choose_checkpoint(Communicator& world, const RunConfig& run, const R
         log_warning("checkpoint passed over: {}", line);
     }
     const std::string found = newest_intact(world, candidates, OnDamage::warn);
-    if (found.empty() && choice.kind == Resume::newest) {
-        fail(ExitCode::checkpoint, fmt::format("--resume: {} holds no complete checkpoint that is intact; start anew "
-                                               "with --resume=auto, or name one with "
-                                               "--resume=PATH",
-                                               checkpoints_of(run)));
+    std::string reason;
+    if (!candidates.empty() || !passed_over.empty()) {
+        // A start at step 1 would put new checkpoints and figures in the place of those that somebody may still mend.
+        reason =
+            "holds no complete checkpoint that is intact (see the warnings): name another with --resume=PATH, or "
+            "start anew under another run.output";
+    } else if (choice.kind == Resume::newest) {
+        reason =
+            "holds no checkpoint; --resume=auto starts anew where there is none, --resume=PATH names one elsewhere";
+    }
+    reason = gather_text(world, reason, "no checkpoint to resume")[0];
+    if (found.empty() && !reason.empty()) {
+        fail(ExitCode::checkpoint, fmt::format("--resume: {} {}", checkpoints_of(run), reason));
     }
     return found;
 }

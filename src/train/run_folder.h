@@ -20,6 +20,8 @@ struct ResumeChoice {
 ResumeChoice parse_resume(const std::string& value);
 
 std::string checkpoints_of(const RunConfig& run);
+// Whether a step folder is one of the run's own.
+bool is_own(const RunConfig& run, const std::string& checkpoint);
 
 // Makes the folder and takes its lease while it lives; refuses with
 // Error(usage) a folder that another process writes to, and one that holds a
@@ -40,8 +42,10 @@ void archive(const RunConfig& run, const std::string& provenance_json);
 
 // Step folder to start from, its files compared with their hashes (each block on one rank); empty for a fresh start.
 // Collective, the same on all ranks. Of a run's own checkpoints the newest intact one: incomplete and damaged ones are
-// passed over with a warning each. Throws Error(checkpoint) where one is asked for and there is none; where `choice`
-// names a damaged one the message names the newest that is intact.
+// passed over with a warning each. Throws Error(checkpoint) where one is asked for and there is none, and where there
+// are some but none that is intact (a fresh start would overwrite them); where `choice` names a damaged one the message
+// names the newest that is intact. Throws Error(usage) where it names another run's and this run has checkpoints of its
+// own.
 std::string choose_checkpoint(Communicator& world, const RunConfig& run, const ResumeChoice& choice);
 
 }  // namespace ogrom

@@ -57,7 +57,7 @@ Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& 
     if (leads()) {
         folder_->keep();
         archive(run_, texts_.provenance_json);
-        metrics_ = std::make_unique<Metrics>(run_.run.output, first_step_);
+        metrics_ = std::make_unique<Metrics>(run_.run.output, is_own(run_, summary_.checkpoint) ? first_step_ : 0);
         console_ = std::make_unique<Console>(run_.train.steps, run_.train.log_interval_steps, first_step_);
     }
 }
@@ -127,6 +127,10 @@ void Trainer<T>::resume() {
     if (leads()) {
         log_info("resumed from {} at step {}, {} samples read", checkpoint, engine_->step,
                  group_digits(header.cursor.total_samples));
+        if (engine_->step >= run_.train.steps) {
+            log_warning("nothing to train: train.steps = {}, the checkpoint is of step {}", run_.train.steps,
+                        engine_->step);
+        }
     }
     event(Phase::load, ExitCode::done, "resumed from " + checkpoint);
 }

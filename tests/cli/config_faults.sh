@@ -50,7 +50,7 @@ refused 2 'parallel.zero_group: 3 does not divide parallel.data 2; would be righ
 refused 2 'parallel.schedule: has no effect in this combination; would be right: .* parallel.pipeline > 1$' \
     --set parallel.schedule=gpipe
 refused 2 'parallel.context: 2: context parallelism is not built yet; would be right: 1$' --set parallel.context=2
-refused 3 'tensor 2 = 2 does not divide the 3 ranks .*, 1 would stand idle; would be right: start 2 or 4 ranks' \
+refused 3 'pipeline 1 x tensor 2 = 2 does not divide the 3 ranks .*, 1 would stand idle; would be right: start 2 or 4 ranks, a multiple of 2, or keys whose product divides 3 \(1 or 3\)$' \
     --set parallel.tensor=2
 
 # Every rank refuses alike, one message is printed, no rank stays behind.

@@ -31,6 +31,20 @@ printf '{\0"\0' > u.jsonl
 expect_exit 3 "$OGROM" data --input u.jsonl --tokenizer byte --out u
 expect_text 'UTF-16'
 
+# A link to a text that is read anyway does not count it twice; a dangling one names the way round it.
+mkdir folder
+printf 'one text' > folder/b.txt
+ln -s b.txt folder/a.txt
+ln folder/b.txt folder/c.txt
+expect_exit 0 "$OGROM" data --input folder folder/b.txt --tokenizer byte --out linked
+expect_text 'linked: 1 documents, 9 tokens'
+expect_text '^3 links or repeated names of these files left out'
+expect_exit 0 "$OGROM" data --input folder --tokenizer byte --out linked --json
+expect_text '"names_left_out": 2'
+ln -s nowhere folder/d.txt
+expect_exit 3 "$OGROM" data --input folder --tokenizer byte --out linked
+expect_text 'folder/d.txt: a link to something that does not exist.*give the files by name \(--input folder/\*.txt\)'
+
 # Usage.
 expect_exit 2 "$OGROM" data --input corpus.txt --tokenizer byte
 expect_exit 2 "$OGROM" data --input corpus.txt --tokenizer byte --out x --on-invalid maybe

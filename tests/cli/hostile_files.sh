@@ -58,6 +58,15 @@ expect_exit 4 "$OGROM" inspect corpus
 expect_text 'corpus.bin: does not exist'
 cp kept.bin corpus.bin
 expect_exit 0 "$OGROM" inspect corpus
+# A pair without a record, as another program makes it.
+cp corpus.bin bare.bin
+cp corpus.idx bare.idx
+for name in bare bare.idx; do
+    expect_exit 0 "$OGROM" inspect "$name"
+    expect_text 'record +none'
+done
+expect_exit 2 "$OGROM" inspect bare --verify
+expect_text 'ogrom data --check bare --vocab N'
 
 # Pipes are refused by name and never waited for; so are links to nothing.
 mkdir texts

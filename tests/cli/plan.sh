@@ -18,7 +18,39 @@ for layout in parallel.zero=2 parallel.tensor=2 parallel.pipeline=2; do
     diff <(lines planned | head -n "$(lines "$work/said" | wc -l)") <(lines "$work/said") || fail "$layout: train took another ledger"
 done
 expect_exit 2 "$OGROM" plan run.toml --ranks 3 --set parallel.tensor=2
-expect_text 'parallel.tensor'
+expect_text 'parallel.tensor: pipeline 1 x tensor 2 = 2 does not divide the 3 ranks that were planned, .*: --ranks 2 or 4,'
+expect_exit 2 "$OGROM" plan run.toml --set parallel.tensor=2
+expect_text 'the 1 rank that was planned, too few; would be right: --ranks 2,'
+
+# The last line says whether it fits, and the ledger's letters are told.
+expect_exit 0 "$OGROM" plan run.toml --ranks 2
+[[ $(tail -1 said) =~ ^'fits: all 2 ranks on this machine in fp32 need ' ]] || { cat said; fail "no verdict"; }
+expect_text '^letters: P weights of this rank, .*B micro-batch 2, T sequence 32, C hidden 32, '
+if grep -qE '^letters: .*, (W|Lk) ' said; then fail "a letter that no formula has"; fi
+expect_exit 0 "$OGROM" plan run.toml --set model.layers=90 --set model.hidden=100000 --set model.heads=500
+[[ $(tail -1 said) =~ ^'does not fit on this machine: 1 rank in fp32 needs '.*', free '.*'(train would end with exit code 7)'$ ]] ||
+    { cat said; fail "no verdict of a model too large"; }
+
+# Without --ranks those of the launcher, told once; --ranks wins over it.
+expect_exit 0 launch 2 "$OGROM" plan run.toml --set parallel.tensor=2
+expect_text '^ranks: 2 \(mpirun'
+[ "$(grep -c '^rank 0 takes ' said)" -eq 1 ] || { cat said; fail "not one plan"; }
+expect_exit 0 launch 2 "$OGROM" plan run.toml --ranks 4
+expect_text '^ranks: 4 \(--ranks\)'
+SLURM_NTASKS=4 expect_exit 0 "$OGROM" plan run.toml
+expect_text '^ranks: 4 \(SLURM_NTASKS\)'
+SLURM_PROCID=1 SLURM_NTASKS=4 expect_exit 0 "$OGROM" plan run.toml
+[ ! -s said ] || { cat said; fail "a rank behind the first said something"; }
+
+# Without the token set only the vocabulary is missing; the example of --help is of that kind.
+expect_exit 3 "$OGROM" plan run.toml --set model.vocab=0 --set data.train=nowhere
+expect_text 'no token set has this prefix.*; --set model.vocab=N plans without data$'
+expect_exit 0 "$OGROM" plan run.toml --set model.vocab=4096 --set data.train=nowhere
+read -ra example < <("$OGROM" plan --help | sed -n 's/^ *Example: ogrom //p')
+mkdir clone
+cp -r "$SOURCE/inputs" clone/
+(cd clone && expect_exit 0 "$OGROM" "${example[@]}")
+expect_text '^ranks: 4 '
 
 OMP_NUM_THREADS=1,2 expect_exit 0 launch 1 "$OGROM" train run.toml --set run.output=one --set run.threads=0
 expect_text 'threads as OMP_NUM_THREADS = 1 asks'

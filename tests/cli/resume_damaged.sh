@@ -53,6 +53,66 @@ expect_text 'no other checkpoint here is intact'
 expect_exit 4 "$OGROM" train run.toml --set run.output=again --resume
 expect_text 'holds no complete checkpoint that is intact'
 
+# Nothing intact: neither form starts over what somebody may still mend.
+kept=$(cat again/metrics.csv; ls again/checkpoints)
+expect_exit 4 "$OGROM" train run.toml --set run.output=again --resume=auto
+expect_text 'holds no complete checkpoint that is intact'
+[ "$(cat again/metrics.csv; ls again/checkpoints)" = "$kept" ] || fail "a refused resume changed the run"
+
+# A file that the system does not give is no damaged file: here a link to itself, elsewhere a disk that does not answer.
+rm -rf again && cp -r whole again
+ln -sf part-00000.h5 again/checkpoints/step-00000012/part-00000.h5
+for form in --resume --resume=auto --resume=again/checkpoints/step-00000012; do
+    expect_exit 4 launch 2 "$OGROM" train run.toml --set run.output=again "$form"
+    expect_text 'step-00000012/part-00000.h5: cannot stat: Too many levels'
+done
+
+# Tensors whose part is not there read as NaN, which equals NaN.
+rm -rf again && cp -r whole again
+rm again/checkpoints/step-000000{08,12}/part-*
+expect_exit 4 "$OGROM" inspect again/checkpoints/step-00000008 --diff again/checkpoints/step-00000012
+expect_text 'step-00000008 is not a complete checkpoint: .*part-0000.\.h5: is missing'
+
+# A folder that was copied under the name of a later step is not the newest.
+rm -rf again && cp -r whole again
+cp -r again/checkpoints/step-00000008 again/checkpoints/step-00000099
+expect_exit 0 "$OGROM" train run.toml --set run.output=again --resume
+expect_text 'step-00000099/manifest.json: is of step 8, the folder is named for step 99'
+expect_text 'resumed from .*/step-00000012 at step 12'
+expect_exit 0 "$OGROM" train run.toml --set run.output=again --resume --set train.steps=10 --set optimizer.decay_steps=10 \
+    --set 'checkpoint.allow_changed=["train.steps", "optimizer.decay_steps"]'
+expect_text 'nothing to train: train.steps = 10, the checkpoint is of step 12'
+
+# A run that goes another way from an earlier step takes nothing away from the way it went before, and a torn line of
+# the events spoils no other.
+rm -rf again && cp -r whole again
+printf '{"format":1,"time":"2026' >> again/events.jsonl
+expect_exit 0 "$OGROM" train run.toml --set run.output=again --resume=again/checkpoints/step-00000004 \
+    --set checkpoint.keep_last=9 --set optimizer.lr=5e-3 --set 'checkpoint.allow_changed=["optimizer.lr", "optimizer.min_lr"]'
+expect_text 'step-00000008 held another state of this step: set aside as .*step-00000008.abandoned-'
+aside=(again/checkpoints/step-000000{08,12}.abandoned-*)
+[ "${#aside[@]} $(basename "${aside[0]}" | cut -d- -f1-2)" = "2 step-00000008.abandoned" ] || fail "checkpoints of the first way"
+python3 - <<'PY'
+import json
+
+torn = 0
+for line in open("again/events.jsonl"):
+    try:
+        json.loads(line)
+    except ValueError:
+        torn += 1
+assert torn == 1, torn
+PY
+# The same state again, or a save over a damaged one, leaves nothing aside.
+rm -rf again && cp -r whole again
+expect_exit 0 launch 2 "$OGROM" train run.toml --set run.output=again --resume=again/checkpoints/step-00000004 \
+    --set checkpoint.keep_last=9
+if ls -d again/checkpoints/step-00000008.abandoned-* 2> /dev/null; then fail "an equal state was set aside"; fi
+
+# Another run's checkpoint is no way on for a run that has its own.
+expect_exit 2 "$OGROM" train run.toml --set run.output=again --resume=whole/checkpoints/step-00000004
+expect_text 'is of another run, and .*again/checkpoints holds step-'
+
 # `latest` is a name for a checkpoint, to look at and to go on from.
 expect_exit 0 "$OGROM" inspect whole/checkpoints/latest --verify
 expect_text 'manifest and weight hash agree'

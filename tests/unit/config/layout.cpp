@@ -33,18 +33,18 @@ TEST(Mesh, B50AnAxisLeftOutIsDerived) {
         EXPECT_EQ(run.train.global_batch, run.train.micro_batch * run.train.accumulation * c.dp);
     }
     expect_has(parse(small_run, {"parallel.data=4", "parallel.pipeline=1"}, 8).resolved_toml,
-               "tensor = 2  # derived: 8 ranks / (pipeline 1 x context 1 x expert 1 x data 4)\n");
+               "tensor = 2  # derived: 8 ranks / (pipeline 1 x data 4)\n");
 }
 
 TEST(Mesh, B50WhatDoesNotMatchTheRanksNamesBothNumbers) {
     const std::string tensor = faults_of(small_run, {"parallel.data=3", "parallel.pipeline=1"}, 8);
-    expect_fault(tensor,
-                 "--set 1: parallel.data: pipeline 1 x context 1 x expert 1 x data 3 = 3 does not divide the 8 ranks",
-                 "2 would stand idle; would be right: start 6 or 9 ranks, or a mesh of 2 or 4 ranks without tensor");
+    expect_fault(tensor, "--set 1: parallel.data: pipeline 1 x data 3 = 3 does not divide the 8 ranks",
+                 "2 would stand idle; would be right: start 6 or 9 ranks, a multiple of 3, or keys whose product "
+                 "divides 8 (2 or 4)");
     expect_has(faults_of(small_run, {"parallel.tensor=2", "parallel.data=3"}, 8),
                "tensor 2 x data 3 = 6 does not divide the 8 ranks that were started, 2 would stand idle");
     const std::string all = faults_of(small_run, {"parallel.pipeline=2", "parallel.tensor=2", "parallel.data=4"}, 8);
-    expect_fault(all, "--set 3: parallel.data: pipeline 2 x context 1 x expert 1 x tensor 2 x data 4 = 16, but 8 ranks",
+    expect_fault(all, "--set 3: parallel.data: pipeline 2 x tensor 2 x data 4 = 16, but 8 ranks",
                  "data = 2, or start 16 ranks");
     // Two axes left out beside data: they are 1, not guessed.
     expect_has(faults_of(small_run, {"parallel.data=2"}, 4), "= 2, but 4 ranks were started, 2 would stand idle");

@@ -148,8 +148,7 @@ TEST(Size, ProductsBeyond64BitsAreRefused) {
 
 TEST(Ranks, B50IdleRanksAreAnError) {
     const std::string idle = faults_of(small_run, {"parallel.data=8"}, 16);
-    expect_fault(idle,
-                 "--set 1: parallel.data: pipeline 1 x context 1 x expert 1 x tensor 1 x data 8 = 8, but 16 ranks",
+    expect_fault(idle, "--set 1: parallel.data: pipeline 1 x tensor 1 x data 8 = 8, but 16 ranks",
                  "8 would stand idle");
     expect_has(idle, "data = 16, or start 8 ranks");
     expect_has(faults_of(small_run, {"parallel.data=2"}, 1), "2, but 1 rank was started");

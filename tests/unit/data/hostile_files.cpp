@@ -212,15 +212,26 @@ TEST(Inputs, PipesDanglingLinksAndLoopsAreRefusedByName) {
     fs::remove(folder.at("texts/pipe"));
     fs::create_symlink("nowhere", folder.at("texts/dangling"));
     EXPECT_SAYS(refused(), folder.at("texts/dangling") + ": a link to something that does not exist");
+    EXPECT_SAYS(refused(), "give the files by name (--input folder/*.txt)");
     fs::remove(folder.at("texts/dangling"));
     fs::create_directory_symlink("..", folder.at("texts/up"));
     EXPECT_SAYS(refused(), "a link to a folder that holds it");
     fs::remove(folder.at("texts/up"));
-    // The same folder twice, side by side, is no loop.
+    // The same folder twice, side by side, is no loop; its files are read once.
     fs::create_directory(folder.at("texts/sub"));
     folder.write("texts/sub/b.txt", "text");
     fs::create_directory_symlink("sub", folder.at("texts/sub2"));
-    EXPECT_EQ(list_inputs({folder.at("texts")}, InputFormat::automatic).size(), 3u);
+    i64 again = -1;
+    EXPECT_EQ(list_inputs({folder.at("texts")}, InputFormat::automatic, &again).size(), 2u);
+    EXPECT_EQ(again, 1);
+    // A link before its file, a hard link and a name given twice: the file's own name is kept.
+    fs::create_symlink("a.txt", folder.at("texts/0.jsonl"));
+    fs::create_hard_link(folder.at("texts/a.txt"), folder.at("texts/b.txt"));
+    const auto files = list_inputs({folder.at("texts"), folder.at("texts/a.txt")}, InputFormat::automatic, &again);
+    ASSERT_EQ(files.size(), 2u);
+    EXPECT_EQ(again, 4);
+    EXPECT_EQ(files[0].path, folder.at("texts/a.txt"));
+    EXPECT_EQ(files[0].format, InputFormat::text);
 }
 
 TEST(HeldOut, AllOfTheDocumentsIsSaidInThoseWords) {

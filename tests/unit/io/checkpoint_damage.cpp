@@ -168,7 +168,7 @@ TEST(CheckpointDamage, EveryFlippedByteOfTheManifestIsSeen) {
         manifest.step = 5;
         return to_text(manifest);
     }());
-    expect_in(load_fault(step), "step 4 in checkpoint.h5, 5 in manifest.json");
+    expect_in(load_fault(step), "manifest.json: is of step 5, the folder is named for step 4");
 }
 
 TEST(CheckpointDamage, B20WhatDoesNotMatchIsListed) {

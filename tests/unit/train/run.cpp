@@ -78,7 +78,7 @@ TEST(RunFolder, BareResumeNeedsACheckpointAutoDoesNot) {
     const std::unique_ptr<Communicator> alone = make_single_communicator();
     const std::string message =
         refusal([&] { (void)choose_checkpoint(*alone, run, parse_resume("")); }, ExitCode::checkpoint);
-    EXPECT_NE(message.find("no complete checkpoint"), std::string::npos) << message;
+    EXPECT_NE(message.find("holds no checkpoint"), std::string::npos) << message;
     EXPECT_EQ(choose_checkpoint(*alone, run, parse_resume("auto")), "");
     EXPECT_EQ(choose_checkpoint(*alone, run, ResumeChoice{}), "");
     const std::string absent =
