@@ -99,10 +99,12 @@ struct CommConfig {
 
 struct RunSection {
     std::string name;
-    std::string output;           // default results/runs/<name>
-    i64 threads = 0;              // OpenMP threads per rank; 0 = cores of the node / ranks on it
-    std::string device = "auto";  // auto | cpu | cuda
-    bool share_gpu = false;       // several ranks may run on one GPU
+    std::string output;            // default results/runs/<name>
+    i64 threads = 0;               // OpenMP threads per rank; 0 = cores of the node / ranks on it
+    std::string device = "auto";   // auto | cpu | cuda
+    bool share_gpu = false;        // several ranks may run on one GPU
+    double product_search_s = 10;  // time to measure algorithms of matrix products on a GPU; 0 = the library's choice
+    std::string product_cache = "auto";  // folder that keeps what was measured | auto | none
 };
 
 struct RunConfig {

@@ -308,6 +308,11 @@ const std::vector<Key> table = {
      "where the kernels run; auto = a GPU where one is present and compiled in, else the CPU"},
     {"run", "share_gpu", FIELD(run.share_gpu), "", value, "false", any, none, "", always, free_key,
      "gpu_oversubscribe", "several ranks may run on one GPU; else each needs its own"},
+    {"run", "product_search_s", FIELD(run.product_search_s), "s", value, "10.0", between(0, 3600), none, "", always,
+     free_key, "autotune_s tune_time cublaslt_search",
+     "most time before the first step for measuring algorithms of matrix products on a GPU; 0 = the library's own choice"},
+    {"run", "product_cache", FIELD(run.product_cache), "path", value, "auto", any, none, "", always, free_key,
+     "autotune_cache", "folder that keeps measured algorithms for the next start; auto = $XDG_CACHE_HOME/ogrom or ~/.cache/ogrom; none = nothing is kept"},
 };
 // clang-format on
 

@@ -1,5 +1,7 @@
 #include "src/train/announce.h"
 
+#include <fmt/format.h>
+
 #include "src/base/log.h"
 #include "src/train/evaluate.h"
 
@@ -18,6 +20,15 @@ void announce_data(const RunConfig& run, const Sampler& train, const Sampler* va
         log_info("data: an evaluation takes all {} held-out samples; train.eval_samples = {} asks for more",
                  evaluation_samples(*valid, run.train.eval_samples), run.train.eval_samples);
     }
+}
+
+std::string nonfinite_text(i64 step, const StepResult& result) {
+    const NonFiniteReport& report = result.nonfinite;
+    const std::string where =
+        report.found ? fmt::format("first in the gradient of {} on rank {}", report.parameter, report.rank)
+                     : std::string("every rank's own gradient is finite: their sum or the loss overflowed");
+    return fmt::format("step {}: not finite: loss {}, gradient norm {}; {}; weights and moments are those of step {}",
+                       step, result.loss, result.norm, where, step - 1);
 }
 
 }  // namespace ogrom

@@ -12,6 +12,7 @@
 #include "src/base/text.h"
 #include "src/device/memory.h"
 #include "src/train/announce.h"
+#include "src/train/products.h"
 #include "src/train/warm_up.h"
 
 namespace ogrom {
@@ -42,6 +43,10 @@ Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& 
     engine_ = std::make_unique<Engine<T>>(run_, place_.decisions, place_.ledger, mesh_, device_, queues_.compute);
     if (gpu) {
         warm_up(*engine_);
+        const ProductChoices products = choose_products(session_, run_, mesh_, queues_.compute,
+                                                        found_ ? products_within(found_->provenance_json) : "");
+        texts_.provenance_json = with_products(texts_.provenance_json, products.text);
+        place_.decisions.reasons.push_back(products.summary);
         session_.world().barrier("devices warm").wait();
         add_gpu_lines(place_.ledger, device_, transport_.ranks_per_gpu, engine_->arena.device_bytes());
         print_plan();
@@ -246,16 +251,7 @@ void Trainer<T>::check_finite(const StepResult& result) {
     if (!result.skipped) {
         return;
     }
-    const NonFiniteReport& report = result.nonfinite;
-    const std::string where = report.found
-                                  ? fmt::format("first in the gradient of {} on rank {}", report.parameter, report.rank)
-                                  : std::string(
-                                        "every rank's own gradient is finite: their "
-                                        "sum or the loss overflowed");
-    const std::string what = fmt::format(
-        "step {}: not finite: loss {}, gradient norm {}; {}; weights and moments "
-        "are those of step {}",
-        engine_->step, result.loss, result.norm, where, engine_->step - 1);
+    const std::string what = nonfinite_text(engine_->step, result);
     const bool stops = run_.numerics.on_nonfinite == NonFinite::stop;
     if (stops || engine_->consecutive_skips > run_.numerics.max_skipped_steps) {
         if (metrics_) {

@@ -1,0 +1,140 @@
+// Comes in: the shapes of products that a pass has used. Goes out: an algorithm for each, measured. Next:
+// train/step.cpp
+#include "src/train/products.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "kernels/cuda/products.h"
+
+#include "src/base/file.h"
+#include "src/base/log.h"
+
+namespace ogrom {
+namespace {
+
+constexpr const char* provenance_key = "products";
+constexpr i64 most_bytes = 16 << 20;  // of the file: a line has about 200
+
+std::string cache_folder(const RunConfig& run) {
+    if (run.run.product_cache != "auto") {
+        return run.run.product_cache == "none" ? std::string() : run.run.product_cache;
+    }
+    const char* cache = std::getenv("XDG_CACHE_HOME");
+    if (cache != nullptr && *cache == '/') {
+        return join_path(cache, "ogrom");
+    }
+    const char* home = std::getenv("HOME");
+    return home != nullptr && *home == '/' ? join_path(home, ".cache/ogrom") : std::string();
+}
+
+std::string read_cache(const std::string& file) {
+    try {
+        return !file.empty() && file_exists(file) ? read_file(file, most_bytes) : std::string();
+    } catch (const Error& error) {
+        log_warning("products: {}; they are searched anew", error.what());
+        return {};
+    }
+}
+
+// A broken text is no reason to stop: what it does not give is measured again.
+void take_in(const std::string& text, const std::string& source, int rank) {
+    try {
+        if (!text.empty()) {
+            cuda::import_products(text);
+        }
+    } catch (const Error& error) {
+        if (rank == 0) {
+            log_warning("{}: {}; what it does not give is searched anew", source, error.what());
+        }
+    }
+}
+
+i64 choices_in(const std::string& text) {
+    return std::count(text.begin(), text.end(), '\n') - 1;  // behind the line that names device and library
+}
+
+void write_cache(const std::string& file) {
+    try {
+        make_directories(parent_path(file));
+        write_file_atomic(file, cuda::export_products());
+    } catch (const Error& error) {
+        log_warning("products: the choices are not kept for the next start: {}", error.what());
+    }
+}
+
+std::string summary_of(const cuda::ProductSearch& search, i64 given) {
+    double first = 0, best = 0;
+    for (const cuda::ProductTime& one : search.products) {
+        first += one.first_seconds;
+        best += one.best_seconds;
+    }
+    std::string text = fmt::format("products: {} shapes with a choice from before", given);
+    if (!search.products.empty()) {
+        text += fmt::format(", {} searched in {:.1f} s (together {:.1f} % faster than the library's first choices)",
+                            search.products.size(), search.seconds, 100 * (first / best - 1));
+    }
+    if (search.left_out > 0) {
+        text += fmt::format(", {} left to the library: no time (run.product_search_s) or memory", search.left_out);
+    }
+    return text;
+}
+
+}  // namespace
+
+std::string product_cache_file(const RunConfig& run, const std::string& key) {
+    const std::string folder = cache_folder(run);
+    std::string name = key;
+    std::replace_if(
+        name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '-');
+    return folder.empty() ? std::string() : join_path(folder, fmt::format("products-{}.txt", name));
+}
+
+ProductChoices choose_products(Session& session, const RunConfig& run, const Mesh& mesh, Stream stream,
+                               const std::string& saved) {
+    Communicator& world = session.world();
+    const std::string file = session.rank() == 0 ? product_cache_file(run, cuda::products_key()) : std::string();
+    const std::string kept = gather_text(world, read_cache(file), "choices of products kept").front();
+    take_in(kept, file, session.rank());
+    take_in(saved, "products of the checkpoint", session.rank());
+    const i64 given = choices_in(cuda::export_products());
+    cuda::ProductSearch search;
+    const bool measures = mesh.place.dp == 0 && mesh.place.cp == 0 && mesh.place.tp == 0;
+    if (measures && run.run.product_search_s > 0) {
+        search = cuda::search_products(stream, cuda::products_used(), run.run.product_search_s);
+    }
+    const bool found = !search.products.empty();
+    const std::vector<std::string> all =
+        gather_text(world, found ? cuda::export_products() : std::string(), "choices of products");
+    ProductChoices choices;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+        choices.searched = choices.searched || !all[rank].empty();
+        if (static_cast<int>(rank) != session.rank()) {
+            take_in(all[rank], fmt::format("products of rank {}", rank), session.rank());
+        }
+    }
+    choices.text = cuda::export_products();
+    choices.summary = summary_of(search, given);
+    if (choices.searched && !file.empty()) {
+        write_cache(file);
+    }
+    return choices;
+}
+
+std::string with_products(const std::string& provenance_json, const std::string& text) {
+    auto whole = nlohmann::ordered_json::parse(provenance_json);
+    whole[provenance_key] = text;
+    return whole.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::string products_within(const std::string& provenance_json) {
+    const auto whole = nlohmann::ordered_json::parse(provenance_json, nullptr, false);
+    return whole.is_object() && whole.contains(provenance_key) && whole[provenance_key].is_string()
+               ? whole[provenance_key].get<std::string>()
+               : std::string();
+}
+
+}  // namespace ogrom
