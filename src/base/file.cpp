@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <thread>
 #include <unistd.h>
 
 #include "kernels/common/fault.h"
@@ -116,6 +119,18 @@ void FileWriter::write(std::string_view bytes) {
 
 void FileWriter::sync() {
     fsync_or_fail(descriptor_.get(), path_, code_);
+}
+
+bool FileWriter::lock(int patience_ms) {
+    for (int waited_ms = 0;; ++waited_ms) {
+        if (::flock(descriptor_.get(), LOCK_EX | LOCK_NB) == 0) {
+            return true;
+        }
+        if ((errno != EWOULDBLOCK && errno != EINTR) || waited_ms >= patience_ms) {
+            return false;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
 }
 
 void FileWriter::close() {

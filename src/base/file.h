@@ -45,6 +45,9 @@ public:
     void write(std::string_view bytes);  // all of it, however many calls it takes
     void sync();                         // data on the disk (fsync)
     void close();                        // sync() first where the data must survive a power cut
+    // The only writer among those that ask, until closed; false where others held it for `patience_ms`, or where the
+    // file system has no such locks (flock).
+    bool lock(int patience_ms);
     [[nodiscard]] i64 written() const { return written_; }
     [[nodiscard]] const std::string& path() const { return path_; }
 

@@ -174,7 +174,8 @@ struct Watchdog::Impl {
         }
     }
 
-    // For how long every rank of this node has waited in a collective without progress.
+    // For how long every rank of this node has waited in a collective without progress; none of them in silence: one
+    // that was stopped while it waited is found by watch_ranks, and named.
     [[nodiscard]] double stalled(double now) const {
         if (!alive_state(control->own().state.load())) {
             return 0;  // this rank is done: nothing here waits for anyone
@@ -183,8 +184,10 @@ struct Watchdog::Impl {
         for (std::size_t i = 0; i < ranks.size(); ++i) {
             const RankSlot& slot = control->slot(static_cast<int>(i));
             if (alive_state(slot.state.load())) {
+                const bool here = static_cast<int>(i) == control->place().node_rank;
+                const bool quiet = !here && now - ranks[i].seen_s > timeout_s / 4;
                 const double since = slot.waiting_s.load(std::memory_order_relaxed);
-                least = std::min(least, since == 0 ? 0 : now - since);
+                least = std::min(least, quiet || since == 0 ? 0 : now - since);
             }
         }
         return least;

@@ -149,13 +149,15 @@ void append_event(const std::string& folder, int rank, const std::string& host, 
     const nlohmann::ordered_json event = {{"format", 1},  {"time", utc_time()}, {"rank", rank}, {"host", host},
                                           {"step", step}, {"phase", phase},     {"code", code}, {"text", text}};
     const std::string path = join_path(folder, "events.jsonl");
-    const bool torn = !ends_in_newline(path);  // by a process that died in the middle of a line
-    FileWriter writer(path, Create::append);
-    if (torn) {
-        writer.write("\n");
-    }
     // Text from outside (paths, messages) may not be UTF-8; an event must not be lost for that.
-    writer.write(event.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    std::string line = event.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+    FileWriter writer(path, Create::append);
+    // A line without an end is one whose writer died, unless another thread or rank is at it: hence the lock. A failing
+    // rank does not wait for it long, and without it mends nothing.
+    if (writer.lock(100) && !ends_in_newline(path)) {
+        line.insert(0, "\n");
+    }
+    writer.write(line);
     writer.close();
 }
 

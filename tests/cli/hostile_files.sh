@@ -10,10 +10,7 @@ data() { "$OGROM" data --input "$1" --document-separator % --tokenizer byte --ou
 for ((i = 0; i < 400; i++)); do cat corpus.txt; done > large.txt
 "$OGROM" data --input large.txt --document-separator % --tokenizer byte --out two --valid-fraction 0.1 > first.log 2>&1 &
 first=$!
-for ((i = 0; i < 500; i++)); do
-    [ ! -s two.lock ] || break
-    sleep 0.01
-done
+await "$first" test -s two.lock || { cat first.log; fail "no lock"; }
 expect_exit 2 data corpus.txt ./two
 expect_text "two is in use by process $first on .*two jobs cannot write one token set"
 wait "$first" || { cat first.log; fail "the first job"; }
@@ -22,10 +19,7 @@ expect_exit 0 "$OGROM" data --check two-valid
 # A job that is killed leaves a lock that binds nobody, and its temporary files go with the next.
 "$OGROM" data --input large.txt --document-separator % --tokenizer byte --out two > killed.log 2>&1 &
 first=$!
-for ((i = 0; i < 500; i++)); do
-    [ ! -e two.bin.tmp ] || break
-    sleep 0.01
-done
+await "$first" test -e two.bin.tmp || { cat killed.log; fail "no temporary file"; }
 kill -KILL "$first"
 wait "$first" 2> /dev/null || true
 [ -e two.bin.tmp ] || fail "the job ended before it was killed"

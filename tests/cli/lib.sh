@@ -32,6 +32,20 @@ expect_text() {
     grep -qE -- "$1" "$work/said" || { cat "$work/said"; fail "no line matches: $1"; }
 }
 
+# await JOB COMMAND...: until the command succeeds; false once the process JOB is gone without, or after two minutes (a
+# machine that does other work is slow, not wrong)
+await() {
+    local job=$1 deadline=$((SECONDS + 120))
+    shift
+    until "$@"; do
+        if ! kill -0 "$job" 2> /dev/null || [ "$SECONDS" -ge "$deadline" ]; then
+            "$@"
+            return
+        fi
+        sleep 0.02
+    done
+}
+
 # A small corpus of English-like documents, a byte-token set of it, and a tiny run file on it.
 make_corpus() {
     local i

@@ -28,11 +28,7 @@ mapfile -t arguments < <(trace gone/t.json)
 launch 2 "$OGROM" train run.toml --set train.steps=3000 --set run.output=run --set checkpoint.interval_steps=0 \
     "${arguments[@]}" --set train.trace_steps=2000 > trained.log 2>&1 &
 job=$!
-for ((i = 0; i < 600; i++)); do
-    [ -s run/metrics.csv ] && break
-    sleep 0.05
-done
-[ -s run/metrics.csv ] || { cat trained.log; fail "no first step"; }
+await "$job" test -s run/metrics.csv || { cat trained.log; fail "no first step"; }
 rmdir gone
 code=0
 wait "$job" || code=$?

@@ -13,16 +13,8 @@ begin() {
     "$@" > run.log 2>&1 &
     job=$!
 }
-await() {
-    local i
-    for ((i = 0; i < 600; i++)); do
-        [ ! -s ended/metrics.csv ] || [ "$(wc -l < ended/metrics.csv)" -lt 5 ] || return 0
-        kill -0 "$job" 2> /dev/null || break
-        sleep 0.05
-    done
-    cat run.log
-    fail "the run did not come to its third step"
-}
+third_step() { [ -s ended/metrics.csv ] && [ "$(wc -l < ended/metrics.csv)" -ge 5 ]; }
+await_third() { await "$job" third_step || { cat run.log; fail "the run did not come to its third step"; }; }
 ends() {
     local code=0
     wait "$job" || code=$?
@@ -38,7 +30,7 @@ saved() {
 for signal in INT HUP USR2; do
     what="SIG$signal"
     begin "$OGROM" train run.toml
-    await
+    await_third
     kill "-$signal" "$job"
     ends 75
     saved
@@ -46,7 +38,7 @@ done
 
 what="SIGHUP under nohup"
 begin nohup "$OGROM" train run.toml
-await
+await_third
 kill -HUP "$job"
 sleep 0.5
 kill -0 "$job" 2> /dev/null || fail "$what: the run ended"
@@ -58,10 +50,7 @@ saved
 what="SIGINT twice"
 begin "$OGROM" train run.toml --set model.hidden=256 --set model.layers=4 \
     --set train.micro_batch=120 --set train.global_batch=120
-for ((i = 0; i < 600; i++)); do
-    ! grep -q 'device: ' run.log || break
-    sleep 0.05
-done
+await "$job" grep -q 'device: ' run.log || { cat run.log; fail "no plan"; }
 sleep 0.5
 kill -INT "$job"
 sleep 0.4
@@ -92,7 +81,7 @@ expect_text '30 of 30 steps restored in ended/metrics.csv from ended/metrics.h5'
 # The run reads on, so that it comes to the part that is gone.
 what="token set that shrinks"
 begin "$OGROM" train run.toml
-await
+await_third
 truncate -s 100 corpus.bin
 ends 3
 grep -q 'corpus.bin: the file became shorter' run.log || { cat run.log; fail "$what: not named"; }

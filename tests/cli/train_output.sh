@@ -9,10 +9,7 @@ run() { launch 2 "$OGROM" train run.toml "$@"; }
 
 run --set run.output=one > first.log 2>&1 &
 job=$!
-for ((i = 0; i < 500; i++)); do
-    [ -s one/checkpoints/latest ] && break
-    sleep 0.02
-done
+await "$job" test -s one/checkpoints/latest || { cat first.log; fail "no checkpoint"; }
 [ -s one/run.lock ] || { cat first.log; fail "a run without its lock file"; }
 holder=$(cut -d' ' -f2 one/run.lock)
 for resume in '' --resume --resume=auto; do

@@ -36,12 +36,8 @@ kill_once() {
     local ranks=$1 output=$2 victim=$((RANDOM % $1)) pid='' start took code=0 up=no left
     run "$ranks" "$output" --resume=auto > kill.log 2>&1 &
     local job=$!
-    for ((i = 0; i < 500; i++)); do
-        pid=$(pid_of "$output" "$victim")
-        [ -n "$pid" ] && break
-        sleep 0.02
-    done
-    [ -n "$pid" ] || { cat kill.log; fail "rank $victim did not start"; }
+    found() { pid=$(pid_of "$output" "$victim") && [ -n "$pid" ]; }
+    await "$job" found || { cat kill.log; fail "rank $victim did not start"; }
     sleep "$((RANDOM % 3)).$((RANDOM % 900 + 100))"
     grep -q 'data: ' kill.log && up=yes
     start=$(date +%s%N)

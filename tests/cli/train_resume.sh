@@ -12,11 +12,7 @@ launch 2 "$OGROM" train run.toml "${steps[@]}" --set run.output=straight > strai
 
 launch 2 "$OGROM" train run.toml "${steps[@]}" --set "run.output=$killed" > killed.log 2>&1 &
 job=$!
-for ((i = 0; i < 2000; i++)); do
-    [ -e "$killed/checkpoints/latest" ] && break
-    sleep 0.05
-done
-[ -e "$killed/checkpoints/latest" ] || { cat killed.log; fail "no checkpoint"; }
+await "$job" test -e "$killed/checkpoints/latest" || { cat killed.log; fail "no checkpoint"; }
 victim=$(pgrep -f "$OGROM train run.toml .*run.output=$killed( |\$)" | while read -r pid; do
     if grep -zqx OMPI_COMM_WORLD_RANK=1 "/proc/$pid/environ" 2> /dev/null; then echo "$pid"; fi
 done)

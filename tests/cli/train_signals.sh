@@ -21,14 +21,7 @@ begin() {
     job=$!
 }
 await_line() {
-    local i
-    for ((i = 0; i < 600; i++)); do
-        grep -qsE -- "$1" run.log && return
-        kill -0 "$job" 2> /dev/null || break
-        sleep 0.02
-    done
-    cat run.log
-    fail "the run did not come to: $1"
+    await "$job" grep -qsE -- "$1" run.log || { cat run.log; fail "the run did not come to: $1"; }
 }
 pids() { pgrep -f "^$OGROM train run.toml .*run.output=$output( |\$)"; }
 # send SIGNAL one|all|mpirun
