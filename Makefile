@@ -46,8 +46,13 @@ gpu-test: setup ## build with CUDA and run every test that needs a GPU (PARTS=re
 	@cmake --build $(BUILD)/gpu -j $(JOBS)
 	@tests/device/run.sh $(BUILD)/gpu "$(PARTS)"
 
-study gpu-bench: ## later work orders
-	@echo "make $@: not built yet (scaling studies and the GPU's benchmarks are open work orders)" >&2; exit 2
+gpu-bench: setup ## build with CUDA; a training step beside PyTorch and its floor (ROWS=regex); writes results/gpu/peers.json
+	@$(CMAKE) -B $(BUILD)/gpu -DOGROM_TESTS=ON -DOGROM_BENCH=ON -DOGROM_CUDA=ON
+	@cmake --build $(BUILD)/gpu -j $(JOBS) --target ogrom bench_floor
+	@python3 tests/peers/side_by_side_gpu.py --ogrom $(BUILD)/gpu/ogrom --floor $(BUILD)/gpu/tests/peers/bench_floor --rows "$(or $(ROWS),.)"
+
+study: ## later work orders
+	@echo "make $@: not built yet (scaling studies are open work orders)" >&2; exit 2
 
 clean:
 	@rm -rf $(BUILD)

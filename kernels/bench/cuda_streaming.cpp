@@ -166,8 +166,10 @@ void update_passes(Bench b, const Arrays& m) {
         cuda::adamw<Bf16>(b.stream, {m.at<Bf16>(i, 0), m.at<float>(i, 1), m.at<float>(i, 2), m.at<float>(i, 3), n,
                                      scalars, 1, 0.1, nullptr, m.at<float>(i, 4)});
     });
-    b.row("block_squares float", 4 * elements,
-          [&](i64 i) { cuda::block_squares(b.stream, m.at<float>(i, 1), n, *m.at<ExactSum>(i, 5)); });
+    b.row("block_squares float", 4 * elements, [&](i64 i) {
+        const ops::SquaresRange<float> one{m.at<float>(i, 1), n};
+        cuda::block_squares<float>(b.stream, {&one, 1}, *m.at<ExactSum>(i, 5));
+    });
 }
 
 void cross_entropy_pass(Stream stream, double copy_rate, const std::int32_t* targets) {

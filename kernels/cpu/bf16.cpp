@@ -52,7 +52,8 @@ double sum_of_squares(Stream stream, const Bf16* x, i64 n) {
 template <>
 void block_squares(Stream stream, const Bf16* x, i64 n, ExactSum& sum) {
     need_gpu(stream, "block_squares");
-    cuda::block_squares(stream, x, n, sum);
+    const SquaresRange<Bf16> one{x, n};
+    cuda::block_squares<Bf16>(stream, {&one, 1}, sum);
 }
 
 template <>

@@ -68,7 +68,8 @@ double sum_of_squares(Stream stream, const T* x, i64 n) {
 template <class T>
 void block_squares(Stream stream, const T* x, i64 n, ExactSum& sum) {
     if (stream.backend == Backend::cuda) {
-        cuda::block_squares(stream, x, n, sum);
+        const SquaresRange<T> one{x, n};
+        cuda::block_squares<T>(stream, {&one, 1}, sum);
         return;
     }
     if (fault_active("norm_short_block_dropped")) {
@@ -83,6 +84,17 @@ void block_squares(Stream stream, const T* x, i64 n, ExactSum& sum) {
         const std::lock_guard<std::mutex> lock(merging);
         sum.add(part);
     });
+}
+
+template <class T>
+void block_squares(Stream stream, std::span<const SquaresRange<T>> ranges, ExactSum& sum) {
+    if (stream.backend == Backend::cuda) {
+        cuda::block_squares(stream, ranges, sum);
+        return;
+    }
+    for (const SquaresRange<T>& range : ranges) {
+        block_squares(stream, range.x, range.n, sum);
+    }
 }
 
 template <class T>
@@ -131,6 +143,8 @@ template double sum_of_squares<float>(Stream, const float*, i64);
 template double sum_of_squares<double>(Stream, const double*, i64);
 template void block_squares<float>(Stream, const float*, i64, ExactSum&);
 template void block_squares<double>(Stream, const double*, i64, ExactSum&);
+template void block_squares<float>(Stream, std::span<const SquaresRange<float>>, ExactSum&);
+template void block_squares<double>(Stream, std::span<const SquaresRange<double>>, ExactSum&);
 template bool all_finite<float>(Stream, const float*, i64);
 template bool all_finite<double>(Stream, const double*, i64);
 template void last_nonfinite<float>(Stream, u64*, const float*, i64, u64);

@@ -1,5 +1,6 @@
 // Which kernel an attention runs, by type, shape, device and ops::attention_settings().
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/bulk_copy.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/pack.cuh"
@@ -20,14 +21,6 @@ void check_extents(const AttentionShape& s) {
                                   std::to_string(s.batch) + ", " + std::to_string(s.heads) + ", " +
                                   std::to_string(s.queries) + " x " + std::to_string(s.keys));
     }
-}
-
-bool is_hopper() {
-    int device = 0, major = 0, minor = 0;
-    check(cudaGetDevice(&device), "cudaGetDevice");
-    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
-    check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "cudaDeviceGetAttribute");
-    return major == 9 && minor == 0;
 }
 
 // Every row of a head in whole 16-byte packs, and nothing masked but the future.

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/bulk_copy.cuh"
 #include "kernels/cuda/pack.cuh"
 
 namespace ogrom::cuda {
@@ -24,10 +25,6 @@ __device__ inline u32 pack_bf16(float low, float high) {
     u32 packed;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
     return packed;
-}
-
-__device__ inline u32 shared_address(const void* pointer) {
-    return static_cast<u32>(__cvta_generic_to_shared(pointer));
 }
 
 template <int D>

@@ -8,6 +8,7 @@
 #include <cudaTypedefs.h>
 
 #include "kernels/cuda/attention_mma.cuh"
+#include "kernels/cuda/bulk_copy.cuh"
 #include "kernels/cuda/launch.cuh"
 
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -19,33 +20,6 @@ namespace ogrom::cuda {
 inline constexpr int panel = 64;  // columns of a tile in one piece
 inline constexpr int warpgroup = 128;
 
-// ---- Barriers in shared memory that count arrivals and bytes of copies; a wait names the phase's parity.
-__device__ inline void barrier_init(u64* barrier, u32 arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
-}
-__device__ inline void barriers_ready() {
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-__device__ inline void barrier_arrive(u64* barrier) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
-}
-__device__ inline void barrier_expect(u64* barrier, u32 bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
-                 : "memory");
-}
-__device__ inline void barrier_wait(u64* barrier, u32 parity) {
-    asm volatile(
-        "{\n"
-        ".reg .pred done;\n"
-        "again:\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-        "@done bra finished;\n"
-        "bra again;\n"
-        "finished:\n"
-        "}\n" ::"r"(shared_address(barrier)),
-        "r"(parity)
-        : "memory");
-}
 // Barrier of `threads` threads of the block.
 __device__ inline void barrier_of(int id, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");

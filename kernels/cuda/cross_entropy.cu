@@ -1,9 +1,11 @@
 // kernels/ops/cross_entropy.h, a block for each row: the largest logit, the sum of exponentials, the gradient. The
-// fused way keeps a row that fits in shared memory, else it is read three times, from L2 after the first. The two ways
-// (fused, in parts) make the same sums in the same order; in parts, the logits stay until finish. Losses of rows are
-// kept and added by one block in a fixed order.
+// fused way keeps a row that fits in shared memory; where two fit and there is a copy engine (sm_90), the next one
+// comes while one is worked on (ahead_rows); else a row is read three times, from L2 after the first. All ways (fused,
+// in parts) make the same sums in the same order; in parts, the logits stay until finish. Losses of rows are kept and
+// added by one block in a fixed order.
 #include <limits>
 
+#include "kernels/cuda/bulk_copy.cuh"
 #include "kernels/cuda/gelu.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/ops.h"
@@ -13,8 +15,9 @@
 namespace ogrom::cuda {
 namespace {
 
-constexpr int most_threads = 512;  // two blocks with a row each on a processor
+constexpr int most_threads = 1024;
 constexpr int most_warps = most_threads / 32;
+static_assert(most_warps == 32);  // block_max and block_sum end with one warp
 constexpr int loss_threads = 1024;
 constexpr i64 staged_bytes = i64{110} << 10;  // of a row in shared memory
 constexpr unsigned full_warp = 0xFFFFFFFFU;
@@ -35,9 +38,11 @@ __device__ T block_max(T value, T* slots) {
         slots[threadIdx.x / 32] = value;
     }
     __syncthreads();
-    value = slots[0];
-    for (unsigned warp = 1; warp < blockDim.x / 32; ++warp) {
-        value = slots[warp] > value ? slots[warp] : value;
+    value = slots[threadIdx.x % (blockDim.x / 32)];  // a warp reads all of them, some twice
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+        const T other = __shfl_xor_sync(full_warp, value, distance);
+        value = other > value ? other : value;
     }
     __syncthreads();
     return value;
@@ -52,9 +57,10 @@ __device__ double block_sum(double value, double* slots) {
         slots[threadIdx.x / 32] = value;
     }
     __syncthreads();
-    value = slots[0];
-    for (unsigned warp = 1; warp < blockDim.x / 32; ++warp) {
-        value += slots[warp];
+    value = threadIdx.x % 32 < blockDim.x / 32 ? slots[threadIdx.x % 32] : 0.0;
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+        value += __shfl_xor_sync(full_warp, value, distance);
     }
     __syncthreads();
     return value;
@@ -74,11 +80,11 @@ __device__ void over_columns(const T* kept, const T* z, i64 columns, const Body&
     }
 }
 
-// keep: where the packs are copied to, or null.
+// keep: where the packs are copied to, or null; kept: where they are read.
 template <int V, class T>
-__device__ Math<T> row_max(T* keep, const T* z, i64 columns, Math<T>* slots) {
+__device__ Math<T> row_max(T* keep, const T* kept, const T* z, i64 columns, Math<T>* slots) {
     Math<T> top = -std::numeric_limits<Math<T>>::infinity();
-    over_columns<V>(z, z, columns, [&]<int N>(const Values<T, N>& x, i64 c) {
+    over_columns<V>(kept, z, columns, [&]<int N>(const Values<T, N>& x, i64 c) {
         if (N == V && keep != nullptr) {
             store<N>(keep + c, x);  // what was read, exactly
         }
@@ -136,36 +142,77 @@ __device__ double scale_of(const Op& op) {
 
 enum class Keep { nothing, row };
 
-// loss[row]: 0 where the row does not count, NaN where its target is outside.
-template <class T, int V>
-__global__ void __launch_bounds__(most_threads, 2) fused_rows(ops::CrossEntropy<T> op, double* loss, Keep keeping) {
-    extern __shared__ uint4 memory[];
+// loss[row]: 0 where the row does not count, NaN where its target is outside. keep: where the packs go, or null; first,
+// kept: where the first pass and the others read them.
+template <int V, class T>
+__device__ void fused_row(const ops::CrossEntropy<T>& op, double* loss, i64 row, T* keep, const T* first,
+                          const T* kept) {
     __shared__ Math<T> tops[most_warps];
     __shared__ double sums[most_warps];
-    for (i64 row = blockIdx.x; row < op.rows; row += gridDim.x) {
-        T* z = op.logits + row * op.ld;
-        T* const keep = keeping == Keep::row ? reinterpret_cast<T*>(memory) : nullptr;
-        const T* const kept = keep != nullptr ? keep : z;
-        const bool counted = counts(op, row);
-        if (counted) {
-            const i64 target = op.targets[row];
-            const bool inside = target >= 0 && target < op.vocabulary;
-            const auto of_target = inside ? static_cast<Math<T>>(z[target]) : std::numeric_limits<Math<T>>::quiet_NaN();
-            const Math<T> top = row_max<V>(keep, z, op.vocabulary, tops);
-            const double sum = row_sum<V>(kept, z, op.vocabulary, top, sums);
-            if (threadIdx.x == 0) {
-                loss[row] = log(sum) - (static_cast<double>(of_target) - static_cast<double>(top));
-            }
-            if (op.gradient == ops::Gradient::in_place) {
-                row_gradient<V>(kept, z, op.vocabulary, target, top, scale_of(op), sum);
-            }
-        } else if (threadIdx.x == 0) {
-            loss[row] = 0;
+    T* z = op.logits + row * op.ld;
+    const bool counted = counts(op, row);
+    if (counted) {
+        const i64 target = op.targets[row];
+        const bool inside = target >= 0 && target < op.vocabulary;
+        const auto of_target = inside ? static_cast<Math<T>>(z[target]) : std::numeric_limits<Math<T>>::quiet_NaN();
+        const Math<T> top = row_max<V>(keep, first, z, op.vocabulary, tops);
+        const double sum = row_sum<V>(kept, z, op.vocabulary, top, sums);
+        if (threadIdx.x == 0) {
+            loss[row] = log(sum) - (static_cast<double>(of_target) - static_cast<double>(top));
         }
         if (op.gradient == ops::Gradient::in_place) {
-            fill_zero(z, counted ? op.vocabulary : 0, op.padded_vocabulary);
+            row_gradient<V>(kept, z, op.vocabulary, target, top, scale_of(op), sum);
         }
+    } else if (threadIdx.x == 0) {
+        loss[row] = 0;
     }
+    if (op.gradient == ops::Gradient::in_place) {
+        fill_zero(z, counted ? op.vocabulary : 0, op.padded_vocabulary);
+    }
+}
+
+template <class T, int V>
+__global__ void __launch_bounds__(most_threads) fused_rows(ops::CrossEntropy<T> op, double* loss, Keep keeping) {
+    extern __shared__ uint4 memory[];
+    for (i64 row = blockIdx.x; row < op.rows; row += gridDim.x) {
+        T* const z = op.logits + row * op.ld;
+        T* const keep = keeping == Keep::row ? reinterpret_cast<T*>(memory) : nullptr;
+        fused_row<V>(op, loss, row, keep, z, keep != nullptr ? keep : z);
+    }
+}
+
+// A block on each processor, with two rows in shared memory: while one is worked on, the copy engine brings the next.
+// bytes: of the packs of a row.
+template <class T, int V>
+__global__ void __launch_bounds__(most_threads) ahead_rows(ops::CrossEntropy<T> op, double* loss, u32 bytes) {
+#ifndef OGROM_NO_BULK_COPY
+    extern __shared__ uint4 memory[];
+    __shared__ u64 arrived[2];
+    const auto buffer = [&](int turn) { return reinterpret_cast<T*>(memory + turn * (bytes / sizeof(uint4))); };
+    const auto bring = [&](i64 row, int turn) {
+        if (threadIdx.x == 0 && row < op.rows) {
+            barrier_expect(&arrived[turn], bytes);
+            bulk_copy(buffer(turn), op.logits + row * op.ld, bytes, &arrived[turn]);
+        }
+    };
+    if (threadIdx.x == 0) {
+        barrier_init(&arrived[0], 1);
+        barrier_init(&arrived[1], 1);
+        barriers_ready();
+    }
+    __syncthreads();
+    bring(blockIdx.x, 0);
+    int turn = 0;
+    u32 parity = 0;
+    for (i64 row = blockIdx.x; row < op.rows; row += gridDim.x) {
+        bring(row + gridDim.x, 1 - turn);
+        barrier_wait(&arrived[turn], parity);
+        fused_row<V>(op, loss, row, static_cast<T*>(nullptr), buffer(turn), buffer(turn));
+        __syncthreads();  // nobody reads what the engine writes next
+        parity ^= static_cast<u32>(turn);
+        turn = 1 - turn;
+    }
+#endif
 }
 
 template <class T, int V>
@@ -173,7 +220,8 @@ __global__ void __launch_bounds__(most_threads) max_rows(ops::CrossEntropyPart<T
     __shared__ Math<T> tops[most_warps];
     for (i64 row = blockIdx.x; row < op.rows; row += gridDim.x) {
         const i64 columns = counts(op, row) ? op.columns : 0;
-        const Math<T> top = row_max<V>(static_cast<T*>(nullptr), op.logits + row * op.ld, columns, tops);
+        const T* const z = op.logits + row * op.ld;
+        const Math<T> top = row_max<V>(static_cast<T*>(nullptr), z, z, columns, tops);
         if (threadIdx.x == 0) {
             op.max[row] = top;
         }
@@ -251,12 +299,23 @@ void add_losses_of(Stream stream, double* loss_sum, const double* loss, i64 rows
     check_launch("cross_entropy");
 }
 
-// Bytes beside the few that the kernel has of its own.
-i64 shared_memory() {
-    int device = 0, bytes = 0;
+i64 attribute(cudaDeviceAttr which) {
+    int device = 0, value = 0;
     check(cudaGetDevice(&device), "cudaGetDevice");
-    check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "cudaDeviceGetAttribute");
-    return bytes - 1024;
+    check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
+    return value;
+}
+
+// Bytes beside the few that the kernels have of their own.
+i64 shared_memory() {
+    return attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - 1024;
+}
+
+template <class Kernel>
+std::size_t take_shared(Kernel* kernel, i64 bytes) {
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+          "cudaFuncSetAttribute");
+    return static_cast<std::size_t>(bytes);
 }
 
 template <class T, class Op, class Run>
@@ -277,14 +336,18 @@ void cross_entropy(Stream stream, const ops::CrossEntropy<T>& op) {
         double* loss = losses_of(stream, op);
         constexpr int V = decltype(width)::value;
         const i64 row_bytes = op.vocabulary * static_cast<i64>(sizeof(T));
-        const bool fits = V > 1 && row_bytes <= std::min(staged_bytes, shared_memory());
-        if (fits) {
-            check(cudaFuncSetAttribute(fused_rows<T, V>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                       static_cast<int>(row_bytes)),
-                  "cudaFuncSetAttribute");
+        const i64 packs_bytes = row_bytes / 16 * 16;
+        const bool ahead = V > 1 && threads == most_threads && 2 * packs_bytes <= shared_memory() && is_hopper();
+        if (ahead) {
+            const std::size_t shared = take_shared(ahead_rows<T, V>, 2 * packs_bytes);
+            const auto processors = static_cast<unsigned>(attribute(cudaDevAttrMultiProcessorCount));
+            ahead_rows<T, V><<<std::min(blocks, processors), threads, shared, native(stream)>>>(
+                op, loss, static_cast<u32>(packs_bytes));
+        } else {
+            const bool fits = V > 1 && row_bytes <= std::min(staged_bytes, shared_memory());
+            const std::size_t shared = fits ? take_shared(fused_rows<T, V>, row_bytes) : 0;
+            fused_rows<T, V><<<blocks, threads, shared, native(stream)>>>(op, loss, fits ? Keep::row : Keep::nothing);
         }
-        fused_rows<T, V><<<blocks, threads, fits ? static_cast<std::size_t>(row_bytes) : 0, native(stream)>>>(
-            op, loss, fits ? Keep::row : Keep::nothing);
         check_launch("cross_entropy");
         add_losses_of(stream, op.loss_sum, loss, op.rows);
     });

@@ -95,20 +95,37 @@ __global__ void __launch_bounds__(norm_threads) add_in_order(double* total, cons
     }
 }
 
+// Ranges of one launch, cut into rounds of a block for each team; a round does not cross from one range to the next.
+constexpr int ranges_at_once = 96;
+
+template <class T>
+struct SquaresLaunch {
+    const T* x[ranges_at_once];
+    i64 n[ranges_at_once];
+    i64 end[ranges_at_once];  // rounds of the ranges up to here
+    int count = 0;
+};
+
 // Each team adds its blocks to its own digits in shared memory; digits are integers, so the order in which the blocks
 // of the grid add theirs to `sum` changes nothing. Carries wait: fewer than 2^31 addends reach one word in a call.
 template <int V, class T>
-__global__ void __launch_bounds__(norm_threads) exact_squares(ExactSum* sum, const T* x, i64 n, i64 blocks) {
+__global__ void __launch_bounds__(norm_threads)
+    exact_squares(ExactSum* sum, const __grid_constant__ SquaresLaunch<T> all) {
     __shared__ ExactSum digits[teams];
     if (threadIdx.x < teams) {
         digits[threadIdx.x] = ExactSum{};
     }
     __syncthreads();
-    for (i64 round = blockIdx.x; round * teams < blocks; round += gridDim.x) {
-        const i64 block = team_block(round);
-        const i64 start = block * ops::norm_block;
-        const double squares = team_squares<V>(x + min(start, n), max(i64{0}, min(ops::norm_block, n - start)));
-        if (threadIdx.x % team == 0 && block < blocks) {
+    int range = 0;
+    for (i64 round = blockIdx.x; round < all.end[all.count - 1]; round += gridDim.x) {
+        while (round >= all.end[range]) {
+            ++range;
+        }
+        const i64 n = all.n[range];
+        const i64 start = team_block(round - (range == 0 ? 0 : all.end[range - 1])) * ops::norm_block;
+        const double squares =
+            team_squares<V>(all.x[range] + min(start, n), max(i64{0}, min(ops::norm_block, n - start)));
+        if (threadIdx.x % team == 0 && start < n) {
             digits[threadIdx.x / team].add(squares);
         }
     }
@@ -187,8 +204,8 @@ constexpr i64 norm_grid = 2048;
 
 // Packs of no more elements than a thread has lanes.
 template <class T, class Run>
-void with_lanes(const T* x, const Run& run) {
-    if (aligned16(x)) {
+void with_lanes(bool aligned, const Run& run) {
+    if (aligned) {
         run(std::integral_constant<int, std::min(wide<T>, lanes_each)>{});
     } else {
         run(std::integral_constant<int, 1>{});
@@ -212,7 +229,7 @@ double sum_of_squares(Stream stream, const T* x, i64 n) {
     }
     const i64 blocks = ceil_div(n, sum_block);
     auto* sums = static_cast<double*>(scratch(stream, (blocks + 1) * static_cast<i64>(sizeof(double))));
-    with_lanes<T>(x, [&](auto width) {
+    with_lanes<T>(aligned16(x), [&](auto width) {
         block_sums<decltype(width)::value>
             <<<grid_of(ceil_div(blocks, teams), norm_grid), norm_threads, 0, native(stream)>>>(sums, x, n, blocks);
         check_launch("sum_of_squares");
@@ -223,18 +240,32 @@ double sum_of_squares(Stream stream, const T* x, i64 n) {
 }
 
 template <class T>
-void block_squares(Stream stream, const T* x, i64 n, ExactSum& sum) {
-    if (n == 0) {
-        return;
-    }
-    const i64 blocks = ceil_div(n, ops::norm_block);
-    OGROM_ASSERT(blocks < (i64{1} << 30));
+void block_squares(Stream stream, std::span<const ops::SquaresRange<T>> ranges, ExactSum& sum) {
+    constexpr auto most = static_cast<std::size_t>(ranges_at_once);
     settle<<<1, 1, 0, native(stream)>>>(&sum);
-    with_lanes<T>(x, [&](auto width) {
-        exact_squares<decltype(width)::value>
-            <<<grid_of(ceil_div(blocks, teams), norm_grid), norm_threads, 0, native(stream)>>>(&sum, x, n, blocks);
-        check_launch("block_squares");
-    });
+    i64 blocks = 0;
+    for (std::size_t first = 0; first < ranges.size(); first += most) {
+        SquaresLaunch<T> launch;
+        bool aligned = true;
+        i64 rounds = 0;
+        for (const ops::SquaresRange<T>& range : ranges.subspan(first, std::min(most, ranges.size() - first))) {
+            aligned = aligned && aligned16(range.x);
+            blocks += ceil_div(range.n, ops::norm_block);
+            rounds += ceil_div(range.n, teams * ops::norm_block);
+            launch.x[launch.count] = range.x;
+            launch.n[launch.count] = range.n;
+            launch.end[launch.count++] = rounds;
+        }
+        OGROM_ASSERT(blocks < (i64{1} << 30));
+        if (rounds == 0) {
+            continue;
+        }
+        with_lanes<T>(aligned, [&](auto width) {
+            exact_squares<decltype(width)::value>
+                <<<grid_of(rounds, norm_grid), norm_threads, 0, native(stream)>>>(&sum, launch);
+            check_launch("block_squares");
+        });
+    }
     settle<<<1, 1, 0, native(stream)>>>(&sum);
     check_launch("block_squares");
 }
@@ -273,9 +304,9 @@ void last_nonfinite(Stream stream, u64* key, const T* x, i64 n, u64 base) {
 template double sum_of_squares(Stream, const float*, i64);
 template double sum_of_squares(Stream, const double*, i64);
 template double sum_of_squares(Stream, const Bf16*, i64);
-template void block_squares(Stream, const float*, i64, ExactSum&);
-template void block_squares(Stream, const double*, i64, ExactSum&);
-template void block_squares(Stream, const Bf16*, i64, ExactSum&);
+template void block_squares(Stream, std::span<const ops::SquaresRange<float>>, ExactSum&);
+template void block_squares(Stream, std::span<const ops::SquaresRange<double>>, ExactSum&);
+template void block_squares(Stream, std::span<const ops::SquaresRange<Bf16>>, ExactSum&);
 template bool all_finite(Stream, const float*, i64);
 template bool all_finite(Stream, const double*, i64);
 template void last_nonfinite(Stream, u64*, const float*, i64, u64);

@@ -146,12 +146,12 @@ template double sum_of_squares(Stream, const double*, i64);
 template double sum_of_squares(Stream, const Bf16*, i64);
 
 template <class T>
-void block_squares(Stream, const T*, i64, ExactSum&) {
+void block_squares(Stream, std::span<const ops::SquaresRange<T>>, ExactSum&) {
     cuda_not_compiled("block_squares");
 }
-template void block_squares(Stream, const float*, i64, ExactSum&);
-template void block_squares(Stream, const double*, i64, ExactSum&);
-template void block_squares(Stream, const Bf16*, i64, ExactSum&);
+template void block_squares(Stream, std::span<const ops::SquaresRange<float>>, ExactSum&);
+template void block_squares(Stream, std::span<const ops::SquaresRange<double>>, ExactSum&);
+template void block_squares(Stream, std::span<const ops::SquaresRange<Bf16>>, ExactSum&);
 
 template <class T>
 bool all_finite(Stream, const T*, i64) {

@@ -61,7 +61,7 @@ void cross_entropy_finish(Stream stream, const ops::CrossEntropyPart<T>& op);
 template <class T>
 double sum_of_squares(Stream stream, const T* x, i64 n);
 template <class T>
-void block_squares(Stream stream, const T* x, i64 n, ExactSum& sum);
+void block_squares(Stream stream, std::span<const ops::SquaresRange<T>> ranges, ExactSum& sum);
 template <class T>
 bool all_finite(Stream stream, const T* x, i64 n);
 template <class T>

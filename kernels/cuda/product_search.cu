@@ -14,7 +14,7 @@
 namespace ogrom::cuda {
 namespace {
 
-constexpr i64 most_memory = i64{4} << 30;
+constexpr i64 most_memory = i64{8} << 30;
 constexpr i64 grain = 256;
 
 // Operands in (-1/2, 1/2): the clock of the tensor cores depends on the bits they see.
@@ -272,6 +272,13 @@ ProductSearch search_products(Stream stream, const std::vector<ProductShape>& sh
     for (const ProductShape& shape : shapes) {
         search.choose(shape);
     }
+    // What the searches took goes back to the driver now, not when somebody next waits.
+    synchronize(stream);
+    int device = 0;
+    cudaMemPool_t pool = nullptr;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    check(cudaDeviceGetDefaultMemPool(&pool, device), "cudaDeviceGetDefaultMemPool");
+    check(cudaMemPoolTrimTo(pool, 0), "cudaMemPoolTrimTo");
     search.result.seconds = search.elapsed();
     return search.result;
 }

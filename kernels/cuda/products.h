@@ -54,7 +54,7 @@ struct ProductSearch {
 };
 
 // Measures up to 16 algorithms of each shape that has no measured choice yet, with random operands that rotate through
-// twice the L2 cache, by events, within about `seconds`; waits for the stream. Takes up to 4 GiB of device memory and
+// twice the L2 cache, by events, within about `seconds`; waits for the stream. Takes up to 8 GiB of device memory and
 // half of what is free, and gives it back. A reduced result of split sums in a type below fp32 is never taken.
 ProductSearch search_products(Stream stream, const std::vector<ProductShape>& shapes, double seconds);
 

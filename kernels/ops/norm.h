@@ -6,6 +6,8 @@
 //   all_finite      no NaN, no Inf (bits tested: safe under any compiler flag)
 //   last_nonfinite  the largest place of one, noted where the operation runs
 #pragma once
+#include <span>
+
 #include "kernels/common/exact_sum.h"
 #include "kernels/common/extents.h"
 #include "kernels/common/stream.h"
@@ -22,6 +24,15 @@ inline constexpr i64 norm_block = 256;
 // last block may be short. A NaN, an Inf or an overflow makes the value NaN.
 template <class T>
 void block_squares(Stream stream, const T* x, i64 n, ExactSum& sum);
+
+// The same of several such ranges; on a GPU a few launches for all of them.
+template <class T>
+struct SquaresRange {
+    const T* x;
+    i64 n;
+};
+template <class T>
+void block_squares(Stream stream, std::span<const SquaresRange<T>> ranges, ExactSum& sum);
 
 template <class T>
 bool all_finite(Stream stream, const T* x, i64 n);

@@ -38,6 +38,7 @@ private:
 template <class T>
 void add_squares(Stream stream, const StepState<T>& state, const ParameterLayout& layout, const Ownership& ownership,
                  const StepPlace& place, ExactSum& sum) {
+    std::vector<ops::SquaresRange<GradientOf<T>>> ranges;
     for (const FlatRange& owned : ownership.ranges(place.part)) {
         SquareRanges squares;
         for (const LocalTensor& tensor : layout.tensors()) {
@@ -56,9 +57,10 @@ void add_squares(Stream stream, const StepState<T>& state, const ParameterLayout
             }
         }
         for (const FlatRange& range : squares.ranges()) {
-            ops::block_squares<GradientOf<T>>(stream, state.gradients.locate(range), range.count(), sum);
+            ranges.push_back({state.gradients.locate(range), range.count()});
         }
     }
+    ops::block_squares<GradientOf<T>>(stream, ranges, sum);
 }
 
 double agree_norm(ExactSum sum, Communicator& world) {

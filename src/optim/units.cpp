@@ -33,8 +33,13 @@ struct ParameterUnits<T>::Impl {
     std::size_t at = 0;  // next use, or the one in use
     bool in_use = false;
     UnitPointers<T> pointers;
-    std::vector<FlatRange> checked;  // in this step, in order
-    std::span<u64> mark;             // one, where the kernels run: (most_checks - check, place + 1), the largest counts
+    struct Check {
+        FlatRange range;
+        const G* values;
+    };
+    std::vector<Check> checked;  // in this step, in order
+    std::span<u64> mark;         // one, where the kernels run: (most_checks - check, place + 1), the largest counts
+    const bool late;             // what this rank alone has made is there when somebody asks: no pass over it before
     UnitHook<G> hook;
 
     Impl(const ParameterLayout& layout_, const Ownership& ownership, const StepOptions& options,
@@ -43,7 +48,8 @@ struct ParameterUnits<T>::Impl {
           groups(groups_),
           weights(layout_, ownership, options, groups_, arena, state.weights),
           gradients(layout_, ownership, options, groups_, arena, state.gradients),
-          mark(arena.take<u64>(mark_line)) {}
+          mark(arena.take<u64>(mark_line)),
+          late(options.way == GradientWay::direct && (groups.world == nullptr || groups.world->size() == 1)) {}
 
     // The tensor of a unit's gradient range: behind the flat buffer lies the head's part of the tied table.
     [[nodiscard]] FlatRange in_layout(FlatRange range) const {
@@ -51,18 +57,26 @@ struct ParameterUnits<T>::Impl {
         return {range.first + shift, range.last + shift};
     }
 
-    // Notes the last NaN or Inf of the range under the number of this check: of an earlier check counts before a later
-    // one, since the backward pass goes from the end and everything after the first may only have caught it.
     void check_finite(FlatRange range, const G* values) {
-        const i64 rank = fault_active("nonfinite_checks_mixed") ? 0 : checks_done();
-        const u64 base = static_cast<u64>(most_checks - std::min<i64>(most_checks, rank)) << place_bits;
-        checked.push_back(range);
-        ops::last_nonfinite<G>(groups.stream, mark.data(), values, range.count(), base);
+        checked.push_back({range, values});
+        if (!late) {
+            note_nonfinite(static_cast<i64>(checked.size()) - 1);
+        }
     }
-    [[nodiscard]] i64 checks_done() const { return static_cast<i64>(checked.size()); }
+    // Notes the last NaN or Inf of the range under the number of the check: of an earlier check counts before a later
+    // one, since the backward pass goes from the end and everything after the first may only have caught it.
+    void note_nonfinite(i64 check) const {
+        const Check& of = checked[static_cast<std::size_t>(check)];
+        const i64 rank = fault_active("nonfinite_checks_mixed") ? 0 : check;
+        const u64 base = static_cast<u64>(most_checks - std::min<i64>(most_checks, rank)) << place_bits;
+        ops::last_nonfinite<G>(groups.stream, mark.data(), of.values, of.range.count(), base);
+    }
 
     // Id of the parameter that the mark of this step is in; -1: all were finite. Waits for the stream.
     [[nodiscard]] i64 nonfinite_parameter() const {
+        for (std::size_t check = 0; late && check < checked.size(); ++check) {
+            note_nonfinite(static_cast<i64>(check));
+        }
         u64 key = 0;
         copy_bytes(groups.stream, &key, mark.data(), static_cast<i64>(sizeof key));
         wait(groups.stream);
@@ -70,7 +84,8 @@ struct ParameterUnits<T>::Impl {
             return -1;
         }
         const auto check = static_cast<std::size_t>(most_checks - static_cast<i64>(key >> place_bits));
-        const i64 flat = in_layout(checked[check]).first + static_cast<i64>(key & ((u64{1} << place_bits) - 1)) - 1;
+        const i64 flat =
+            in_layout(checked[check].range).first + static_cast<i64>(key & ((u64{1} << place_bits) - 1)) - 1;
         for (const LocalTensor& tensor : layout.tensors()) {
             if (flat >= tensor.offset && flat < tensor.offset + tensor.count) {
                 return tensor.parameter->id;

@@ -8,10 +8,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "kernels/cuda/products.h"
-
 #include "src/base/file.h"
 #include "src/base/log.h"
+#include "src/device/product_trials.h"
 
 namespace ogrom {
 namespace {
@@ -44,7 +43,7 @@ std::string read_cache(const std::string& file) {
 void take_in(const std::string& text, const std::string& source, int rank) {
     try {
         if (!text.empty()) {
-            cuda::import_products(text);
+            take_product_choices(text);
         }
     } catch (const Error& error) {
         if (rank == 0) {
@@ -60,25 +59,20 @@ i64 choices_in(const std::string& text) {
 void write_cache(const std::string& file) {
     try {
         make_directories(parent_path(file));
-        write_file_atomic(file, cuda::export_products());
+        write_file_atomic(file, product_choices());
     } catch (const Error& error) {
         log_warning("products: the choices are not kept for the next start: {}", error.what());
     }
 }
 
-std::string summary_of(const cuda::ProductSearch& search, i64 given) {
-    double first = 0, best = 0;
-    for (const cuda::ProductTime& one : search.products) {
-        first += one.first_seconds;
-        best += one.best_seconds;
-    }
+std::string summary_of(const ProductTrials& trials, i64 given) {
     std::string text = fmt::format("products: {} shapes with a choice from before", given);
-    if (!search.products.empty()) {
+    if (trials.searched > 0) {
         text += fmt::format(", {} searched in {:.1f} s (together {:.1f} % faster than the library's first choices)",
-                            search.products.size(), search.seconds, 100 * (first / best - 1));
+                            trials.searched, trials.seconds, 100 * trials.gain);
     }
-    if (search.left_out > 0) {
-        text += fmt::format(", {} left to the library: no time (run.product_search_s) or memory", search.left_out);
+    if (trials.left_out > 0) {
+        text += fmt::format(", {} left to the library: no time (run.product_search_s) or memory", trials.left_out);
     }
     return text;
 }
@@ -96,19 +90,19 @@ std::string product_cache_file(const RunConfig& run, const std::string& key) {
 ProductChoices choose_products(Session& session, const RunConfig& run, const Mesh& mesh, Stream stream,
                                const std::string& saved) {
     Communicator& world = session.world();
-    const std::string file = session.rank() == 0 ? product_cache_file(run, cuda::products_key()) : std::string();
+    const std::string file = session.rank() == 0 ? product_cache_file(run, products_key()) : std::string();
     const std::string kept = gather_text(world, read_cache(file), "choices of products kept").front();
     take_in(kept, file, session.rank());
     take_in(saved, "products of the checkpoint", session.rank());
-    const i64 given = choices_in(cuda::export_products());
-    cuda::ProductSearch search;
+    const i64 given = choices_in(product_choices());
+    ProductTrials trials;
     const bool measures = mesh.place.dp == 0 && mesh.place.cp == 0 && mesh.place.tp == 0;
     if (measures && run.run.product_search_s > 0) {
-        search = cuda::search_products(stream, cuda::products_used(), run.run.product_search_s);
+        trials = try_products(stream, run.run.product_search_s);
     }
-    const bool found = !search.products.empty();
+    const bool found = trials.searched > 0;
     const std::vector<std::string> all =
-        gather_text(world, found ? cuda::export_products() : std::string(), "choices of products");
+        gather_text(world, found ? product_choices() : std::string(), "choices of products");
     ProductChoices choices;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
         choices.searched = choices.searched || !all[rank].empty();
@@ -116,8 +110,8 @@ ProductChoices choose_products(Session& session, const RunConfig& run, const Mes
             take_in(all[rank], fmt::format("products of rank {}", rank), session.rank());
         }
     }
-    choices.text = cuda::export_products();
-    choices.summary = summary_of(search, given);
+    choices.text = product_choices();
+    choices.summary = summary_of(trials, given);
     if (choices.searched && !file.empty()) {
         write_cache(file);
     }

@@ -36,6 +36,36 @@ TYPED_TEST(DeviceNorm, SumsOfSquares) {
     }
 }
 
+// More ranges than a launch takes, of odd lengths and with gaps between them, empty ones too.
+TYPED_TEST(DeviceNorm, ManyRangesAreAddedAsOne) {
+    using T = TypeParam;
+    const double tolerance = sizeof(T) == 4 ? 0 : 64 * roundoff<double>();  // fp32: the bits of the CPU
+    for (const i64 shift : {0, 1}) {
+        const std::vector<T> x = cast<T>(fresh(600000, 3));
+        Array<T> on_x(x, shift);
+        std::vector<ops::SquaresRange<T>> there, here;
+        i64 at = 0;
+        for (i64 r = 0; at < 500000; ++r) {
+            const i64 n = r % 7 == 3 ? 0 : (r % 50 == 49 ? 40000 + r : 1 + r * 37 % 3000);
+            here.push_back({x.data() + at, n});
+            there.push_back({on_x.data() + at, n});
+            at += ceil_div(n + r % 3, i64{4}) * 4;
+        }
+        ASSERT_GT(there.size(), 2U * 96U);
+        ExactSum want;
+        for (const ops::SquaresRange<T>& one : here) {
+            ops::block_squares(this->cpu, one.x, one.n, want);
+        }
+        Array<ExactSum> got(std::vector<ExactSum>(1));
+        ops::block_squares<T>(this->gpu, there, *got.data());
+        EXPECT_NEAR(got.host()[0].value(), want.value(), tolerance * want.value());
+        EXPECT_GT(got.host()[0].value(), 0);
+        Array<ExactSum> none(std::vector<ExactSum>(1));
+        ops::block_squares<T>(this->gpu, {}, *none.data());
+        EXPECT_EQ(none.host()[0].value(), 0);
+    }
+}
+
 TYPED_TEST(DeviceNorm, ANonfiniteElementAnywhereIsSeen) {
     using T = TypeParam;
     for (const i64 n : {i64{1}, i64{4097}, i64{100003}}) {

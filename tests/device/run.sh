@@ -39,7 +39,9 @@ if wanted comm; then
 fi
 if wanted train; then
     echo "== train"
-    OGROM=$build/ogrom timeout -k 10 300 bash tests/device/train.sh "$out/train" || { status=1; echo "train: exit $?"; }
+    code=0
+    OGROM=$build/ogrom timeout -k 10 300 bash tests/device/train.sh "$out/train" || code=$?
+    [ "$code" -eq 0 ] || { status=1; echo "train: exit $code"; }
 fi
 python3 tests/device/record_tests.py "$out" "$build/ogrom" || status=1
 exit "$status"

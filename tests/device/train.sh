@@ -57,21 +57,31 @@ TOML
 # The checkpoint of a GPU is read on the CPU, and resumed there and back.
 "$ogrom" sample bf16 --prompt "some " --tokens 4 --temperature 0
 "$ogrom" inspect bf16 > /dev/null
-small="--set model.layers=2 --set model.vocab=300 --set model.hidden=96 --set model.heads=4 --set train.micro_batch=2 --set train.sequence=64
-    --set train.logits_rows=128 --set numerics.compute=fp64 --set precision.weights=fp64 --set run.output=moved
-    --set train.eval_samples=4"
-# shellcheck disable=SC2086
-"$ogrom" train gpt.toml $small --stop-after 10 > moved.log 2>&1 || [ $? -eq 75 ]
-# shellcheck disable=SC2086
-"$ogrom" train gpt.toml $small --resume=auto --stop-after 10 --set run.device=cpu >> moved.log 2>&1 || [ $? -eq 75 ]
-# shellcheck disable=SC2086
-"$ogrom" train gpt.toml $small --resume=auto >> moved.log 2>&1
-# shellcheck disable=SC2086
-"$ogrom" train gpt.toml $small --set run.output=straight --set run.device=cpu > straight.log 2>&1
+small=(--set model.layers=2 --set model.vocab=300 --set model.hidden=96 --set model.heads=4 --set train.micro_batch=2
+    --set train.sequence=64 --set train.logits_rows=128 --set train.eval_samples=4 --set numerics.compute=fp64
+    --set precision.weights=fp64)
+# part CODE OUTPUT arguments...: a run with that exit code, or its log
+part() {
+    local want=$1 output=$2 code=0
+    shift 2
+    "$ogrom" train gpt.toml "${small[@]}" --set "run.output=$output" "$@" > part.log 2>&1 || code=$?
+    [ "$code" -eq "$want" ] || { cat part.log; echo "exit $code instead of $want: $output $*"; exit 1; }
+}
+part 75 moved --stop-after 10
+part 75 moved --resume=auto --stop-after 10 --set run.device=cpu
+part 0 moved --resume=auto
+part 0 straight --set run.device=cpu
 python3 - <<'PYTHON'
 import csv
 
-rows = {name: [float(r["loss"]) for r in csv.DictReader(open(f"{name}/metrics.csv"))] for name in ("moved", "straight")}
+
+
+def losses(name):
+    with open(f"{name}/metrics.csv") as lines:
+        return [float(row["loss"]) for row in csv.DictReader(line for line in lines if not line.startswith("#"))]
+
+
+rows = {name: losses(name) for name in ("moved", "straight")}
 assert len(rows["moved"]) == len(rows["straight"]) == 40, {k: len(v) for k, v in rows.items()}
 worst = max(abs(a - b) / b for a, b in zip(rows["moved"], rows["straight"]))
 print(f"GPU, CPU, GPU against the CPU alone: losses differ by {worst:.1e} at most (fp64)")

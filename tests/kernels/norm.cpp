@@ -80,6 +80,19 @@ TYPED_TEST(NormTest, BlockSquaresEqualTheReference) {
     EXPECT_LE(std::abs((static_cast<long double>(sum.value()) - want) / want), 1e-15L);
 }
 
+TYPED_TEST(NormTest, RangesAtOnceAreTheRangesInTurn) {
+    const auto x = test::random_values<TypeParam>(20000, 3, 1e6);
+    const std::vector<ops::SquaresRange<TypeParam>> ranges = {
+        {x.data(), 5000}, {x.data() + 7000, 0}, {x.data() + 9001, 777}};
+    ExactSum at_once, in_turn;
+    ops::block_squares<TypeParam>(Stream{}, ranges, at_once);
+    for (const auto& range : ranges) {
+        ops::block_squares(Stream{}, range.x, range.n, in_turn);
+    }
+    EXPECT_GT(at_once.value(), 0);
+    EXPECT_EQ(at_once.value(), in_turn.value());
+}
+
 // Ranks hold parts cut at blocks, each with other threads; their words are added in any order.
 TYPED_TEST(NormTest, AnyCutAtBlocksGivesTheSameBits) {
     const i64 blocks = 401;

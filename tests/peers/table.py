@@ -14,10 +14,10 @@ def number(value, unit):
     return f"{value:,.{0 if value >= 100 else 2}f} {unit}"
 
 
-def line(bench, row):
+def line(row, bench):
     limit = f"{100 * row['ratio_to_limit']:.3g} % of {row['limit_name']}" if row.get("ratio_to_limit") else ""
     peer = f"{row['ratio_to_peer']:.2f}x {row['peer_name']}" if row.get("ratio_to_peer") else ""
-    return f"| {row['name']} | {number(row['value'], row['unit'])} | {limit} | {peer} | `make {bench}` | {row['date'][:10]} {row['commit'][:7]} |"
+    return f"| {row['name']} | {number(row['value'], row['unit'])} | {limit} | {peer} | `{row['command'] if row['command'].startswith('make ') else bench}` | {row['date'][:10]} {row['commit'][:7]} |"
 
 
 def table():
@@ -28,7 +28,7 @@ def table():
         if path.parts[-2] == "runs" or path.name == "kernels.json":
             continue
         for row in json.loads(path.read_text()):
-            rows.append(line(f"bench ROWS={path.stem}", row))
+            rows.append(line(row, f"make bench ROWS={path.stem}"))
             machines.add(f"{path.parts[-2]}: {row['machine']}")
     return "\n".join(rows + ["", "Medians of the samples in `results/`, where the exact command of each row stands. " + "; ".join(sorted(machines)) + "."])
 

@@ -15,7 +15,7 @@ for folder in $order; do
         case $target in
             kernels/common/*) ;;
             kernels/ops/*) [[ $with_ops == *" $folder "* ]] || complain "$file includes $target: kernels/ops is open to$with_ops only" ;;
-            kernels/cuda/device.h | kernels/cuda/scratch.h) [ "$folder" = device ] || complain "$file includes $target: only src/device asks for CUDA devices" ;;
+            kernels/cuda/device.h | kernels/cuda/scratch.h | kernels/cuda/products.h) [ "$folder" = device ] || complain "$file includes $target: only src/device asks for CUDA devices" ;;
             kernels/cuda/runtime.h) [[ $with_ops == *" $folder "* ]] || complain "$file includes $target: the CUDA runtime is open to$with_ops only" ;;
             kernels/*) complain "$file includes $target: only kernels/common and kernels/ops are open" ;;
             src/*)
