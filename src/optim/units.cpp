@@ -49,7 +49,7 @@ struct ParameterUnits<T>::Impl {
           weights(layout_, ownership, options, groups_, arena, state.weights),
           gradients(layout_, ownership, options, groups_, arena, state.gradients),
           mark(arena.take<u64>(mark_line)),
-          late(options.way == GradientWay::direct && (groups.world == nullptr || groups.world->size() == 1)) {}
+          late(options.way == GradientWay::direct && groups.world != nullptr && groups.world->size() == 1) {}
 
     // The tensor of a unit's gradient range: behind the flat buffer lies the head's part of the tied table.
     [[nodiscard]] FlatRange in_layout(FlatRange range) const {
