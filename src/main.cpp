@@ -32,6 +32,8 @@ int report(ogrom::Session* session, const ogrom::Error& error) {
     // No session: every rank meets the same fault, one speaks.
     if (ogrom::prints_for_launch()) {
         std::fprintf(stderr, "ogrom: error: %s\n", error.what());
+    } else {
+        ogrom::let_it_print();
     }
     return static_cast<int>(error.code());
 }
@@ -100,6 +102,8 @@ int launch(int argc, char** argv) {
         }
         if (ogrom::prints_for_launch()) {
             app.exit(error);
+        } else if (!asked) {
+            ogrom::let_it_print();
         }
         return asked ? 0 : static_cast<int>(ogrom::ExitCode::usage);
     }
@@ -130,6 +134,8 @@ int main(int argc, char** argv) {
     } catch (const std::exception& error) {  // before there is a chosen command
         if (ogrom::prints_for_launch()) {
             std::fprintf(stderr, "ogrom: error: %s\n", error.what());
+        } else {
+            ogrom::let_it_print();
         }
         return static_cast<int>(ogrom::ExitCode::usage);
     }

@@ -1,11 +1,13 @@
 #include "src/comm/launch.h"
 
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
 #include <string_view>
+#include <thread>
 #include <unistd.h>
 
 #include "src/comm/control.h"
@@ -155,6 +157,10 @@ bool prints_for_launch() {
         return true;
     }
     return !facts.rank || *facts.rank == 0;
+}
+
+void let_it_print() {
+    std::this_thread::sleep_for(std::chrono::seconds(2));
 }
 
 }  // namespace ogrom

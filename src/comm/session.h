@@ -67,5 +67,8 @@ private:
 // Before a Session exists every rank meets the same fault (run file, launch): true on the rank that is to print it,
 // by the rank that the launcher announced in the environment; true when nothing was announced.
 bool prints_for_launch();
+// What the other ranks do before they end: the launcher ends all of them once one has ended, and the one that prints
+// must have come to it. Two seconds, unless the launcher is quicker.
+void let_it_print();
 
 }  // namespace ogrom

@@ -147,6 +147,8 @@ int job(const std::string& mode, int culprit, double timeout_s) {
         }
         if (prints_for_launch()) {
             std::fprintf(stderr, "ogrom: %s\n", error.what());
+        } else {
+            let_it_print();
         }
         return static_cast<int>(error.code());
     }
