@@ -20,6 +20,12 @@ constexpr const char* mark_line = "gradients.nonfinite";
 constexpr int place_bits = 40;              // of a place within a unit
 constexpr i64 most_checks = (1 << 23) - 1;  // of a step, told apart
 
+// No other rank's numbers reach these gradients.
+bool alone(const StepGroups& groups) {
+    const auto one = [](const Communicator* axis) { return axis == nullptr || axis->size() == 1; };
+    return one(groups.shard) && one(groups.replica) && one(groups.tensor) && one(groups.tie) && one(groups.world);
+}
+
 }  // namespace
 
 template <class T>
@@ -49,7 +55,7 @@ struct ParameterUnits<T>::Impl {
           weights(layout_, ownership, options, groups_, arena, state.weights),
           gradients(layout_, ownership, options, groups_, arena, state.gradients),
           mark(arena.take<u64>(mark_line)),
-          late(options.way == GradientWay::direct && groups.world != nullptr && groups.world->size() == 1) {}
+          late(options.way == GradientWay::direct && alone(groups)) {}
 
     // The tensor of a unit's gradient range: behind the flat buffer lies the head's part of the tied table.
     [[nodiscard]] FlatRange in_layout(FlatRange range) const {
