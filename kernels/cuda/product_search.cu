@@ -169,8 +169,12 @@ public:
         if (shape.epilogue != Epilogue::none) {
             choose(plain(shape));
         }
+        if (elapsed() > budget_) {
+            ++result.left_out;
+            return;
+        }
         const Operands operands(stream_, shape);
-        if (elapsed() > budget_ || !operands.fit()) {
+        if (!operands.fit()) {
             ++result.left_out;
             return;
         }

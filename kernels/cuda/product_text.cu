@@ -83,9 +83,9 @@ ProductShape read_shape(std::istream& in) {
 }
 
 // Whether the library still makes the shape so.
-bool valid(cublasLtHandle_t handle, ProductPlan plan) {
+bool valid(cublasLtHandle_t handle, const ProductShape& shape, ProductPlan plan) {
     if (plan.way == ProductPlan::Way::apart) {
-        return true;
+        return shape.epilogue != Epilogue::none;
     }
     cublasLtMatmulHeuristicResult_t found{};
     ProductDescription& d = plan.description;
@@ -142,7 +142,7 @@ i64 import_products(const std::string& text) {
         require(static_cast<bool>(in), ExitCode::data, "choices of products: a line is cut off: " + line);
         plan.algorithm.native = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm);
         plan.description = describe(shape);
-        if (valid(plans.handle(), plan)) {
+        if (valid(plans.handle(), shape, plan)) {
             plans.keep(shape, plan);
             ++taken;
         }

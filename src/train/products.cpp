@@ -65,6 +65,24 @@ void write_cache(const std::string& file) {
     }
 }
 
+// gather_text for texts of any length. Collective.
+std::vector<std::string> gather_long(Communicator& world, const std::string& text, std::string_view label) {
+    constexpr std::size_t piece = 60'000;  // gather_text takes 64 KiB
+    std::vector<std::string> all(static_cast<std::size_t>(world.size()));
+    for (std::size_t at = 0;; at += piece) {
+        const std::string part = at < text.size() ? text.substr(at, piece) : std::string();
+        bool more = false;
+        const std::vector<std::string> parts = gather_text(world, part, label);
+        for (std::size_t rank = 0; rank < all.size(); ++rank) {
+            all[rank] += parts[rank];
+            more = more || parts[rank].size() == piece;
+        }
+        if (!more) {
+            return all;
+        }
+    }
+}
+
 std::string summary_of(const ProductTrials& trials, i64 given) {
     std::string text = fmt::format("products: {} shapes with a choice from before", given);
     if (trials.searched > 0) {
@@ -91,7 +109,7 @@ ProductChoices choose_products(Session& session, const RunConfig& run, const Mes
                                const std::string& saved) {
     Communicator& world = session.world();
     const std::string file = session.rank() == 0 ? product_cache_file(run, products_key()) : std::string();
-    const std::string kept = gather_text(world, read_cache(file), "choices of products kept").front();
+    const std::string kept = gather_long(world, read_cache(file), "choices of products kept").front();
     take_in(kept, file, session.rank());
     take_in(saved, "products of the checkpoint", session.rank());
     const i64 given = choices_in(product_choices());
@@ -102,13 +120,12 @@ ProductChoices choose_products(Session& session, const RunConfig& run, const Mes
     }
     const bool found = trials.searched > 0;
     const std::vector<std::string> all =
-        gather_text(world, found ? product_choices() : std::string(), "choices of products");
+        gather_long(world, found ? product_choices() : std::string(), "choices of products");
     ProductChoices choices;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
         choices.searched = choices.searched || !all[rank].empty();
-        if (static_cast<int>(rank) != session.rank()) {
-            take_in(all[rank], fmt::format("products of rank {}", rank), session.rank());
-        }
+        // In one order on every rank, its own too: where two stages have measured one shape, all keep the same.
+        take_in(all[rank], fmt::format("products of rank {}", rank), session.rank());
     }
     choices.text = product_choices();
     choices.summary = summary_of(trials, given);
