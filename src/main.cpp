@@ -25,16 +25,20 @@ constexpr const char* exit_codes =
     "signal or time limit: requeue.\n"
     "Documentation: the README.md of each folder; `ogrom keys` lists every key of a run file.";
 
-int report(ogrom::Session* session, const ogrom::Error& error) {
-    if (session != nullptr) {
-        session->abort(error);
-    }
-    // No session: every rank meets the same fault, one speaks.
+// No session: every rank meets the same fault, one speaks.
+void tell(const std::exception& error) {
     if (ogrom::prints_for_launch()) {
         std::fprintf(stderr, "ogrom: error: %s\n", error.what());
     } else {
         ogrom::let_it_print();
     }
+}
+
+int report(ogrom::Session* session, const ogrom::Error& error) {
+    if (session != nullptr) {
+        session->abort(error);
+    }
+    tell(error);
     return static_cast<int>(error.code());
 }
 
@@ -132,11 +136,7 @@ int main(int argc, char** argv) {
     try {
         return with_output(launch(argc, argv));
     } catch (const std::exception& error) {  // before there is a chosen command
-        if (ogrom::prints_for_launch()) {
-            std::fprintf(stderr, "ogrom: error: %s\n", error.what());
-        } else {
-            ogrom::let_it_print();
-        }
+        tell(error);
         return static_cast<int>(ogrom::ExitCode::usage);
     }
 }

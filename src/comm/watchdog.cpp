@@ -123,7 +123,7 @@ struct Watchdog::Impl {
         if (!line.empty()) {
             if (prints_start) {
                 print_message(fmt::format("exit {}: {}", static_cast<int>(code), line));
-            } else if (code == ExitCode::peer && !prints_for_launch()) {
+            } else if (code == ExitCode::peer) {
                 let_it_print();
             }
             _exit(static_cast<int>(code));

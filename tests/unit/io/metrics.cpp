@@ -196,6 +196,24 @@ TEST(Events, ThreadsWriteWholeLinesAndAMissingFolderIsNoFault) {
     EXPECT_FALSE(try_append_event(folder.path("nowhere"), 0, "host", 1, "train", 6, "lost"));
 }
 
+// A line without an end is ended by the next event where its writer is gone, and left alone while one is at it.
+TEST(Events, ATornLineIsEndedOnlyWhenNobodyWritesIt) {
+    const Folder folder;
+    const std::string path = folder.path("events.jsonl");
+    {
+        FileWriter other(path, Create::append);
+        ASSERT_TRUE(other.lock(0));
+        other.write("{\"half");
+        append_event(folder.path(), 0, "host", 1, "train", 0, "");
+        EXPECT_TRUE(read_file(path, 1 << 20).starts_with("{\"half{\"format\":1"));
+        other.write("{\"torn");
+    }
+    append_event(folder.path(), 0, "host", 2, "train", 0, "");
+    const std::string text = read_file(path, 1 << 20);
+    EXPECT_NE(text.find("{\"torn\n{\"format\":1"), std::string::npos) << text;
+    EXPECT_TRUE(text.ends_with("}\n"));
+}
+
 TEST(Events, OneJsonLineEach) {
     const Folder folder;
     append_event(folder.path(), 3, "node \"a\"", 7, "save", 4, "line one\nline two \xff");
