@@ -17,7 +17,7 @@ bytes=$(du -sb --apparent-size first/checkpoints/step-00000006 | cut -f1)
 for save in checkpoint.interval_steps=4 checkpoint.interval_steps=0; do
     expect_exit 4 small $((bytes / 2)) "$OGROM" train run.toml --set run.output=small/run --set "$save"
     expect_text 'small/run: a checkpoint needs [0-9]+ bytes .* [0-9]+ bytes .* are free'
-    if grep -q 'loss' "$work/said"; then cat "$work/said"; fail "it trained first"; fi
+    if grep -qw 'loss' "$work/said"; then cat "$work/said"; fail "it trained first"; fi
 done
 # The need that is stated is that of the files (folders of the tmpfs and rounding to pages aside: 5 %).
 need=$(sed -nE 's/.*a checkpoint needs ([0-9]+) bytes.*/\1/p' "$work/said" | head -1)
