@@ -42,10 +42,10 @@ ProductSearch search_products(Stream, const std::vector<ProductShape>&, double) 
 std::string products_key() {
     cuda_not_compiled("products_key");
 }
-std::string export_products() {
+std::string export_products(Choices) {
     cuda_not_compiled("export_products");
 }
-i64 import_products(const std::string&) {
+i64 import_products(const std::string&, Taken) {
     cuda_not_compiled("import_products");
 }
 

@@ -162,14 +162,13 @@ public:
     Search(Stream stream, double seconds) : stream_(stream), budget_(seconds) {}
 
     void choose(const ProductShape& shape) {
-        const ProductPlan& now = plans_.plan(shape);
-        if (now.from == ProductPlan::From::measured) {
+        if (settled(shape)) {
             return;
         }
-        if (shape.epilogue != Epilogue::none) {
+        if (shape.epilogue != Epilogue::none && !settled(plain(shape))) {
             choose(plain(shape));
         }
-        if (elapsed() > budget_) {
+        if (elapsed() >= budget_) {
             ++result.left_out;
             return;
         }
@@ -198,10 +197,12 @@ public:
         }
         ProductPlan kept = best.plan;
         kept.from = ProductPlan::From::measured;
+        kept.settled = true;
         plans_.keep(shape, kept);
         result.products.push_back({shape, first, best.seconds, measured, kept.way == ProductPlan::Way::apart});
     }
 
+    bool settled(const ProductShape& shape) { return plans_.look_at(shape).settled; }
     double elapsed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
 
     ProductSearch result;
@@ -232,7 +233,7 @@ private:
                                       ProductCall product = call;
                                       product.bias = product.aux = nullptr;
                                       const bool ran =
-                                          enqueue(plans_.handle(), stream_, alone, plans_.plan(alone), product,
+                                          enqueue(plans_.handle(), stream_, alone, plans_.look_at(alone), product,
                                                   scratch(stream_, product_workspace)) == CUBLAS_STATUS_SUCCESS;
                                       pass_apart(stream_, shape, call);
                                       return ran;
@@ -273,6 +274,8 @@ private:
 
 ProductSearch search_products(Stream stream, const std::vector<ProductShape>& shapes, double seconds) {
     Search search(stream, seconds);
+    search.result.settled =
+        std::count_if(shapes.begin(), shapes.end(), [&](const ProductShape& shape) { return search.settled(shape); });
     for (const ProductShape& shape : shapes) {
         search.choose(shape);
     }

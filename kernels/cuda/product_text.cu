@@ -1,5 +1,6 @@
 // export_products and import_products of products.h. A line:
-//   operands result fp32|tf32 m n k ldy lda ldb n|t n|t overwrite|add epilogue alignment together|apart word[8]
+//   operands result fp32|tf32 m n k ldy lda ldb n|t n|t overwrite|add epilogue alignment together|apart
+//   library|measured word[8]
 // with the library's 64 bytes of an algorithm as eight hexadecimal words.
 #include <algorithm>
 #include <array>
@@ -46,6 +47,8 @@ constexpr Words<Epilogue, 5> epilogues{{{{"none", Epilogue::none},
                                          {"bias_gradient", Epilogue::bias_gradient}}}};
 constexpr Words<ProductPlan::Way, 2> ways{
     {{{"together", ProductPlan::Way::together}, {"apart", ProductPlan::Way::apart}}}};
+constexpr Words<ProductPlan::From, 2> sources{
+    {{{"library", ProductPlan::From::library}, {"measured", ProductPlan::From::measured}}}};
 
 struct Algorithm {
     std::array<u64, 8> word;
@@ -58,7 +61,8 @@ void write(std::ostream& out, const ProductShape& s, const ProductPlan& plan) {
         out << ' ' << extent;
     }
     out << ' ' << transposes.word(s.transpose_a) << ' ' << transposes.word(s.transpose_b) << ' ' << modes.word(s.mode)
-        << ' ' << epilogues.word(s.epilogue) << ' ' << s.alignment << ' ' << ways.word(plan.way) << std::hex;
+        << ' ' << epilogues.word(s.epilogue) << ' ' << s.alignment << ' ' << ways.word(plan.way) << ' '
+        << sources.word(plan.from) << std::hex;
     for (const u64 word : std::bit_cast<Algorithm>(plan.algorithm.native).word) {
         out << ' ' << word;
     }
@@ -80,6 +84,23 @@ ProductShape read_shape(std::istream& in) {
     s.epilogue = epilogues.read(in);
     in >> s.alignment;
     return s;
+}
+
+std::pair<ProductShape, ProductPlan> read_line(const std::string& line) {
+    std::istringstream in(line);
+    const ProductShape shape = read_shape(in);
+    ProductPlan plan{};
+    plan.way = ways.read(in);
+    plan.from = sources.read(in);
+    plan.settled = true;
+    Algorithm algorithm{};
+    for (u64& word : algorithm.word) {
+        in >> std::hex >> word;
+    }
+    require(static_cast<bool>(in), ExitCode::data, "choices of products: a line is cut off: " + line);
+    plan.algorithm.native = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm);
+    plan.description = describe(shape);
+    return {shape, plan};
 }
 
 // Whether the library still makes the shape so.
@@ -108,40 +129,35 @@ std::string products_key() {
     return std::string(properties.name) + ", cublasLt " + std::to_string(cublasLtGetVersion());
 }
 
-std::string export_products() {
+std::string export_products(Choices which) {
     std::ostringstream out;
     out << first_line() << '\n';
     for (const auto& [shape, plan] : ProductPlans::of_current_device().all()) {
-        if (plan.from == ProductPlan::From::measured) {
+        if (which == Choices::used ? plan.used : plan.from == ProductPlan::From::measured) {
             write(out, shape, plan);
         }
     }
     return out.str();
 }
 
-i64 import_products(const std::string& text) {
+i64 import_products(const std::string& text, Taken how) {
     std::istringstream lines(text);
     std::string line;
-    require(std::getline(lines, line) && line.starts_with("ogrom-products "), ExitCode::data,
-            "choices of products: the first line is not \"ogrom-products 1 | ...\"");
-    if (line != first_line()) {
-        return 0;
-    }
     ProductPlans& plans = ProductPlans::of_current_device();
     i64 taken = 0;
+    bool head = false, mine = false;
     while (std::getline(lines, line)) {
-        std::istringstream in(line);
-        const ProductShape shape = read_shape(in);
-        ProductPlan plan{};
-        plan.way = ways.read(in);
-        plan.from = ProductPlan::From::measured;
-        Algorithm algorithm{};
-        for (u64& word : algorithm.word) {
-            in >> std::hex >> word;
+        if (line.starts_with("ogrom-products ")) {
+            head = true;
+            mine = line == first_line();
+            continue;
         }
-        require(static_cast<bool>(in), ExitCode::data, "choices of products: a line is cut off: " + line);
-        plan.algorithm.native = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm);
-        plan.description = describe(shape);
+        require(head, ExitCode::data, "choices of products: the first line is not \"ogrom-products 1 | ...\"");
+        if (!mine) {
+            continue;
+        }
+        auto [shape, plan] = read_line(line);
+        plan.used = how == Taken::as_used;
         if (valid(plans.handle(), shape, plan)) {
             plans.keep(shape, plan);
             ++taken;

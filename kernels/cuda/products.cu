@@ -185,6 +185,17 @@ ProductPlans& ProductPlans::of_current_device() {
 
 const ProductPlan& ProductPlans::plan(const ProductShape& shape) {
     const std::lock_guard<std::mutex> lock(changing_);
+    ProductPlan& found = found_or_made(shape);
+    found.used = true;
+    return found;
+}
+
+const ProductPlan& ProductPlans::look_at(const ProductShape& shape) {
+    const std::lock_guard<std::mutex> lock(changing_);
+    return found_or_made(shape);
+}
+
+ProductPlan& ProductPlans::found_or_made(const ProductShape& shape) {
     if (const auto found = plans_.find(shape); found != plans_.end()) {
         return found->second;
     }
@@ -202,7 +213,10 @@ const ProductPlan& ProductPlans::plan(const ProductShape& shape) {
 
 void ProductPlans::keep(const ProductShape& shape, const ProductPlan& plan) {
     const std::lock_guard<std::mutex> lock(changing_);
-    plans_.insert_or_assign(shape, plan);
+    ProductPlan& there = plans_.try_emplace(shape, plan).first->second;
+    const bool used = there.used || plan.used;
+    there = plan;
+    there.used = used;
 }
 
 std::map<ProductShape, ProductPlan> ProductPlans::all() {
@@ -213,7 +227,9 @@ std::map<ProductShape, ProductPlan> ProductPlans::all() {
 std::vector<ProductShape> products_used() {
     std::vector<ProductShape> shapes;
     for (const auto& [shape, plan] : ProductPlans::of_current_device().all()) {
-        shapes.push_back(shape);
+        if (plan.used) {
+            shapes.push_back(shape);
+        }
     }
     return shapes;
 }

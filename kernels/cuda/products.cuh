@@ -49,6 +49,8 @@ struct ProductPlan {
     ProductAlgorithm algorithm;
     enum class Way { together, apart } way = Way::together;  // apart: the library has it not, or is slower
     enum class From { library, measured } from = From::library;
+    bool settled = false;  // no search may change it: measured, or taken in
+    bool used = false;     // a product was made by it, here or on the rank that it was taken from
 };
 
 // The plans of one device, made at first use and never moved.
@@ -57,11 +59,16 @@ public:
     static ProductPlans& of_current_device();
 
     cublasLtHandle_t handle() const { return handle_; }
+    // For a product that is about to be made: marks it used.
     const ProductPlan& plan(const ProductShape& shape);
+    const ProductPlan& look_at(const ProductShape& shape);
+    // In place of the one there is; stays used where that was.
     void keep(const ProductShape& shape, const ProductPlan& plan);
     std::map<ProductShape, ProductPlan> all();
 
 private:
+    ProductPlan& found_or_made(const ProductShape& shape);
+
     std::mutex changing_;
     cublasLtHandle_t handle_ = nullptr;
     std::map<ProductShape, ProductPlan> plans_;

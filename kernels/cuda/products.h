@@ -1,7 +1,7 @@
 // Which algorithm of cublasLt makes a product. Unasked, a shape gets the library's first choice at its first call, and
 // keeps it; search_products measures several and keeps the fastest. What is kept holds for this process and the current
-// device, and goes out and in as text: rank 0 searches and sends, a file keeps it for the next start. A step that has
-// run once asks the library nothing more.
+// device, and goes out and in as text: one rank searches and sends, a file keeps what was measured for the next start,
+// a checkpoint what its run used. A step that has run once asks the library nothing more.
 #pragma once
 #include <compare>
 #include <string>
@@ -50,22 +50,28 @@ struct ProductTime {
 struct ProductSearch {
     std::vector<ProductTime> products;
     i64 left_out = 0;  // shapes without time or memory
+    i64 settled = 0;   // shapes that had their choice before
     double seconds = 0;
 };
 
-// Measures up to 16 algorithms of each shape that has no measured choice yet, with random operands that rotate through
-// twice the L2 cache, by events, within about `seconds`; waits for the stream. Takes up to 8 GiB of device memory and
-// half of what is free, and gives it back. A reduced result of split sums in a type below fp32 is never taken.
+// Measures up to 16 algorithms of each shape whose choice is not settled (measured here, or taken in), with random
+// operands that rotate through twice the L2 cache, by events, within about `seconds`; waits for the stream. Takes up to
+// 8 GiB of device memory and half of what is free, and gives it back. A reduced result of split sums in a type below
+// fp32 is never taken.
 ProductSearch search_products(Stream stream, const std::vector<ProductShape>& shapes, double seconds);
 
 // Device and library that choices hold for: one line, such as "NVIDIA H200, cublasLt 130101".
 std::string products_key();
 
-// The measured choices: "ogrom-products 1 | <key>", then a line for each.
-std::string export_products();
+// Choices as text: "ogrom-products 1 | <key>", then a line for each. measured: those that a search made, used or not.
+// used: those of the products that this process has made or took in as used, the library's first choices too: what the
+// bits of a run depend on.
+enum class Choices { measured, used };
+std::string export_products(Choices which);
 
-// Takes choices in; returns how many. 0 where the text is of another device or library; throws (data) where it is
-// broken.
-i64 import_products(const std::string& text);
+// Takes choices in, in place of those there are; returns how many. A text may hold several parts, each with its first
+// line; those of another device or library are passed over. Throws (data) where it is broken.
+enum class Taken { for_later, as_used };
+i64 import_products(const std::string& text, Taken how);
 
 }  // namespace ogrom::cuda

@@ -16,6 +16,8 @@
 
 #include "kernels/common/fault.h"
 
+#include "src/base/host.h"
+
 namespace ogrom {
 
 namespace {
@@ -183,7 +185,7 @@ std::string read_file(const std::string& path, i64 max_bytes, ExitCode code) {
 }
 
 void write_file_atomic(const std::string& path, std::string_view bytes, ExitCode code) {
-    TemporaryFile temporary(fmt::format("{}.{}.tmp", path, ::getpid()));
+    TemporaryFile temporary(fmt::format("{}.{}-{}.tmp", path, host_name(), ::getpid()));
     FileWriter writer(temporary.path(), Create::truncate, code);
     writer.write(fault_active("atomic_write_short") ? bytes.substr(0, bytes.size() / 2) : bytes);
     writer.sync();
@@ -194,12 +196,14 @@ void write_file_atomic(const std::string& path, std::string_view bytes, ExitCode
 
 void remove_left_over(const std::string& path, ExitCode code) {
     const std::string start = std::filesystem::path(path).filename().string() + ".";
-    constexpr std::string_view ending = ".tmp";
+    constexpr std::string_view ending = ".tmp", digits = "0123456789";
     for (const std::string& name : list_directory(parent_path(path), code)) {
-        const bool long_enough = name.size() > start.size() + ending.size();
-        if (long_enough && name.starts_with(start) && name.ends_with(ending) &&
-            name.substr(start.size(), name.size() - start.size() - ending.size()).find_first_not_of("0123456789") ==
-                std::string::npos) {
+        if (name.size() <= start.size() + ending.size() || !name.starts_with(start) || !name.ends_with(ending)) {
+            continue;
+        }
+        const std::string writer = name.substr(start.size(), name.size() - start.size() - ending.size());
+        const std::size_t process = writer.rfind('-') + 1;  // 0 where there is no host
+        if (process < writer.size() && writer.find_first_not_of(digits, process) == std::string::npos) {
             remove_file(join_path(parent_path(path), name), code);
         }
     }

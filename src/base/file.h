@@ -62,12 +62,12 @@ private:
 // pipe, socket or device, which would give its bytes once or never.
 std::string read_file(const std::string& path, i64 max_bytes, ExitCode code = ExitCode::checkpoint);
 
-// Readers see the old content or the new one, never a part: temporary name in the same folder, fsync, rename, fsync of
-// the folder. The temporary file is removed on failure.
+// Readers see the old content or the new one, never a part: a temporary name of this host and process (the folder may
+// be shared) in the same folder, fsync, rename, fsync of the folder. The temporary file is removed on failure.
 void write_file_atomic(const std::string& path, std::string_view bytes, ExitCode code = ExitCode::checkpoint);
 
-// Removes PATH.<process id>.tmp, which a writer that was killed within write_file_atomic left. Only for whoever holds a
-// lock that every writer of `path` takes.
+// Removes PATH.<host>-<process id>.tmp (and, of an older version, PATH.<process id>.tmp), which a writer that was
+// killed within write_file_atomic left. Only for whoever holds a lock that every writer of `path` takes.
 void remove_left_over(const std::string& path, ExitCode code = ExitCode::checkpoint);
 
 // Creates `path` with `bytes`; false when it exists already (lock files, leases).

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "src/base/error.h"
+#include "src/base/host.h"
 #include "src/base/text.h"
 
 namespace ogrom {
@@ -42,11 +43,6 @@ int rank_from_launcher() {
         }
     }
     return 0;
-}
-
-std::string host_name() {
-    std::array<char, 256> name{};
-    return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : "?";
 }
 
 // '%' would start a pattern flag.

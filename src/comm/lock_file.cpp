@@ -12,6 +12,7 @@
 
 #include "kernels/common/fault.h"
 
+#include "src/base/host.h"
 #include "src/base/timer.h"
 #include "src/comm/control.h"
 
@@ -88,11 +89,6 @@ void write_holder(int descriptor, const Taking& taking) {
 }
 
 }  // namespace
-
-std::string host_name() {
-    char name[256] = {};
-    return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
-}
 
 LockFile::LockFile(std::string path, const LockWords& words) : path_(std::move(path)) {
     while (!take(words)) {

@@ -8,8 +8,6 @@
 
 namespace ogrom {
 
-std::string host_name();
-
 // The caller's part of the messages.
 struct LockWords {
     std::string subject;  // what is locked: "SUBJECT is in use by process 7 on host since ...: REFUSAL"

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "src/base/host.h"
 #include "src/comm/affinity.h"
 #include "src/comm/communicator_mpi.h"
 #include "src/comm/engine.h"
@@ -36,11 +37,6 @@ struct SharedControl {
 std::shared_ptr<Control> make_control(NodeMemory&& memory, const Control::Place& place) {
     auto held = std::make_shared<SharedControl>(std::move(memory), place);
     return {held, &held->control};
-}
-
-std::string host_name() {
-    char name[256] = {};
-    return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
 }
 
 // Test hook: OGROM_TEST_NODE_SPLIT=2 makes two nodes of this one, so that the links between nodes run on one machine.

@@ -56,6 +56,26 @@ int planned_threads(const RunConfig& run, i64 ranks) {
     return choose_threads(wanted_threads(run), mine, std::vector<std::string>(static_cast<std::size_t>(ranks), mine));
 }
 
+// What a run would take. Of "auto" this machine's own devices decide, which may not be those of the job: the text says
+// so.
+struct PlannedDevice {
+    Backend backend = Backend::cpu;
+    std::string text;
+};
+
+PlannedDevice planned_device(const RunConfig& run) {
+    if (run.run.device != "auto") {
+        return {run.run.device == "cuda" ? Backend::cuda : Backend::cpu, "run.device"};
+    }
+    if (run.precision.weights == Dtype::bf16) {
+        return {Backend::cuda, "precision.weights = \"bf16\""};
+    }
+    const Device here = select_device("auto", 0);
+    return {here.backend,
+            fmt::format("run.device = \"auto\", here: {}; \"cuda\" or \"cpu\" plan for machines of that kind",
+                        here.reason)};
+}
+
 int plan_command(const PlanArguments& arguments, const PlannedRanks& planned) {
     const i64 ranks = planned.ranks;
     const RunConfig run =
@@ -63,9 +83,10 @@ int plan_command(const PlanArguments& arguments, const PlannedRanks& planned) {
     require(run.model.vocab > 0, ExitCode::usage, "plan: give model.vocab, or the token set of data.train");
     const MeshShape shape = fitting_shape(run.parallel, static_cast<int>(ranks));
     const int threads = planned_threads(run, ranks);
-    const bool gpu = run.run.device == "cuda" || run.precision.weights == Dtype::bf16;
+    const PlannedDevice device = planned_device(run);
+    const bool gpu = device.backend == Backend::cuda;
     const auto decisions_of = [&](int rank) {
-        return decide(run, shape, place_of(rank, shape), threads, gpu ? Backend::cuda : Backend::cpu);
+        return decide(run, shape, place_of(rank, shape), threads, device.backend);
     };
     const auto ledger_of = [&](int rank) { return plan_ledger(run, decisions_of(rank), rank, shape.size()); };
     int largest = 0;
@@ -80,7 +101,8 @@ int plan_command(const PlanArguments& arguments, const PlannedRanks& planned) {
         }
     }
     const std::string source = planned.source.empty() ? "nobody said how many: --ranks N" : planned.source;
-    std::string text = fmt::format("ranks: {} ({})\n", ranks, source);
+    std::string text =
+        fmt::format("ranks: {} ({})\ndevice: {} ({})\n", ranks, source, gpu ? "cuda" : "cpu", device.text);
     text += plan_text(run, shape, decisions_of(0), first);
     text += fmt::format("rank 0 takes {}", human_bytes(first.total()));
     text += largest == 0 ? std::string(", no rank takes more\n")

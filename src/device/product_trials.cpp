@@ -8,12 +8,16 @@ std::string products_key() {
     return cuda::products_key();
 }
 
-std::string product_choices() {
-    return cuda::export_products();
+std::string measured_product_choices() {
+    return cuda::export_products(cuda::Choices::measured);
 }
 
-void take_product_choices(const std::string& text) {
-    cuda::import_products(text);
+std::string used_product_choices() {
+    return cuda::export_products(cuda::Choices::used);
+}
+
+void take_product_choices(const std::string& text, TakeChoices how) {
+    cuda::import_products(text, how == TakeChoices::as_used ? cuda::Taken::as_used : cuda::Taken::for_later);
 }
 
 ProductTrials try_products(Stream stream, double seconds) {
@@ -24,6 +28,7 @@ ProductTrials try_products(Stream stream, double seconds) {
         best += one.best_seconds;
     }
     ProductTrials trials;
+    trials.settled = search.settled;
     trials.searched = static_cast<i64>(search.products.size());
     trials.left_out = search.left_out;
     trials.seconds = search.seconds;

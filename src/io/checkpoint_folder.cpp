@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/host.h"
 #include "src/io/checkpoint.h"
 #include "src/io/lease.h"
 #include "src/io/manifest.h"

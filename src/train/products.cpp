@@ -6,10 +6,12 @@
 #include <cctype>
 #include <cstdlib>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "src/base/file.h"
 #include "src/base/log.h"
+#include "src/base/text.h"
 #include "src/device/product_trials.h"
 
 namespace ogrom {
@@ -40,26 +42,20 @@ std::string read_cache(const std::string& file) {
 }
 
 // A broken text is no reason to stop: what it does not give is measured again.
-void take_in(const std::string& text, const std::string& source, int rank) {
+void take_in(const std::string& text, const std::string& source, TakeChoices how, bool speaks) {
     try {
-        if (!text.empty()) {
-            take_product_choices(text);
-        }
+        take_product_choices(text, how);
     } catch (const Error& error) {
-        if (rank == 0) {
+        if (speaks) {
             log_warning("{}: {}; what it does not give is searched anew", source, error.what());
         }
     }
 }
 
-i64 choices_in(const std::string& text) {
-    return std::count(text.begin(), text.end(), '\n') - 1;  // behind the line that names device and library
-}
-
 void write_cache(const std::string& file) {
     try {
         make_directories(parent_path(file));
-        write_file_atomic(file, product_choices());
+        write_file_atomic(file, measured_product_choices());
     } catch (const Error& error) {
         log_warning("products: the choices are not kept for the next start: {}", error.what());
     }
@@ -83,8 +79,45 @@ std::vector<std::string> gather_long(Communicator& world, const std::string& tex
     }
 }
 
-std::string summary_of(const ProductTrials& trials, i64 given) {
-    std::string text = fmt::format("products: {} shapes with a choice from before", given);
+std::string joined(const std::vector<std::string>& texts) {
+    std::string all;
+    for (const std::string& text : texts) {
+        all += text;
+    }
+    return all;
+}
+
+// What this rank does for the others: the first of its kind of GPU has the file, the first of its stage and kind
+// measures.
+struct Part {
+    bool keeps = true, measures = true;
+};
+
+Part part_of(Session& session, const Mesh& mesh, const std::string& key) {
+    const std::string mine = fmt::format("{} {}", mesh.place.pp, key);
+    const std::vector<std::string> all = gather_text(session.world(), mine, "stages and GPUs");
+    Part part;
+    for (int rank = 0; rank < session.rank(); ++rank) {
+        const std::string& other = all[static_cast<std::size_t>(rank)];
+        part.measures = part.measures && other != mine;
+        part.keeps = part.keeps && other.substr(other.find(' ') + 1) != key;
+    }
+    return part;
+}
+
+void warn_of_other_library(const std::string& saved, const std::string& key) {
+    const std::vector<std::string> keys = product_keys(saved);
+    if (!keys.empty() && std::find(keys.begin(), keys.end(), key) == keys.end()) {
+        log_warning(
+            "products: the checkpoint was trained with {}, this is {}: algorithms are chosen anew, so this run is not "
+            "bit "
+            "for bit the one that would have gone on there",
+            fmt::join(keys, " and "), key);
+    }
+}
+
+std::string summary_of(const ProductTrials& trials) {
+    std::string text = fmt::format("products: {} shapes with a choice from before", trials.settled);
     if (trials.searched > 0) {
         text += fmt::format(", {} searched in {:.1f} s (together {:.1f} % faster than the library's first choices)",
                             trials.searched, trials.seconds, 100 * trials.gain);
@@ -108,31 +141,47 @@ std::string product_cache_file(const RunConfig& run, const std::string& key) {
 ProductChoices choose_products(Session& session, const RunConfig& run, const Mesh& mesh, Stream stream,
                                const std::string& saved) {
     Communicator& world = session.world();
-    const std::string file = session.rank() == 0 ? product_cache_file(run, products_key()) : std::string();
-    const std::string kept = gather_long(world, read_cache(file), "choices of products kept").front();
-    take_in(kept, file, session.rank());
-    take_in(saved, "products of the checkpoint", session.rank());
-    const i64 given = choices_in(product_choices());
+    const std::string key = products_key();
+    const Part part = part_of(session, mesh, key);
+    const std::string file = part.keeps ? product_cache_file(run, key) : std::string();
+    const std::string before = read_cache(file);
+    const std::string kept = joined(gather_long(world, before, "choices of products kept"));
+    take_in(kept, "run.product_cache", TakeChoices::for_later, part.keeps);
+    if (part.keeps) {
+        warn_of_other_library(saved, key);
+    }
+    take_in(saved, "products of the checkpoint", TakeChoices::for_later, part.keeps);
     ProductTrials trials;
-    const bool measures = mesh.place.dp == 0 && mesh.place.cp == 0 && mesh.place.tp == 0;
-    if (measures && run.run.product_search_s > 0) {
+    if (part.measures) {
         trials = try_products(stream, run.run.product_search_s);
     }
-    const bool found = trials.searched > 0;
-    const std::vector<std::string> all =
-        gather_long(world, found ? product_choices() : std::string(), "choices of products");
+    const std::string mine = part.measures ? used_product_choices() : std::string();
+    const std::string chosen = joined(gather_long(world, mine, "choices of products"));
+    // In one order on every rank, its own too: where two stages have measured one shape, all keep the same.
+    take_in(chosen, "products of the other ranks", TakeChoices::as_used, part.keeps);
     ProductChoices choices;
-    for (std::size_t rank = 0; rank < all.size(); ++rank) {
-        choices.searched = choices.searched || !all[rank].empty();
-        // In one order on every rank, its own too: where two stages have measured one shape, all keep the same.
-        take_in(all[rank], fmt::format("products of rank {}", rank), session.rank());
-    }
-    choices.text = product_choices();
-    choices.summary = summary_of(trials, given);
-    if (choices.searched && !file.empty()) {
+    choices.summary = summary_of(trials);
+    choices.text =
+        joined(gather_long(world, part.keeps ? used_product_choices() : std::string(), "choices of products made"));
+    if (!file.empty() && measured_product_choices() != before) {
         write_cache(file);
     }
     return choices;
+}
+
+std::vector<std::string> product_keys(const std::string& text) {
+    constexpr std::string_view head = "ogrom-products ", before = " | ";
+    std::vector<std::string> keys;
+    for (const std::string_view line : split(text, '\n')) {
+        const std::size_t at = line.find(before);
+        if (line.starts_with(head) && at != line.npos) {
+            const std::string key(line.substr(at + before.size()));
+            if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
+                keys.push_back(key);
+            }
+        }
+    }
+    return keys;
 }
 
 std::string with_products(const std::string& provenance_json, const std::string& text) {

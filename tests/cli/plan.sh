@@ -31,6 +31,15 @@ expect_exit 0 "$OGROM" plan run.toml --set model.layers=90 --set model.hidden=10
 [[ $(tail -1 said) =~ ^'does not fit on this machine: 1 rank in fp32 needs '.*', free '.*'(train would end with exit code 7)'$ ]] ||
     { cat said; fail "no verdict of a model too large"; }
 
+# Which device it is planned for, and how that was decided.
+expect_exit 0 "$OGROM" plan run.toml --set run.device=cpu
+expect_text '^device: cpu \(run.device\)'
+expect_exit 0 "$OGROM" plan run.toml --set run.device=auto
+expect_text '^device: (cpu|cuda) \(run.device = "auto", here: .+; "cuda" or "cpu" plan for machines of that kind\)'
+expect_exit 0 "$OGROM" plan run.toml --set run.device=auto --set precision.weights=bf16
+expect_text '^device: cuda \(precision.weights = "bf16"\)'
+expect_text ' device +[0-9.]+ [KMGT]?i?B '
+
 # Without --ranks those of the launcher, told once; --ranks wins over it.
 expect_exit 0 launch 2 "$OGROM" plan run.toml --set parallel.tensor=2
 expect_text '^ranks: 2 \(mpirun'

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <sstream>
 
 #include "kernels/common/error.h"
 #include "kernels/ops/gelu.h"
@@ -209,6 +210,19 @@ TEST_F(DeviceProducts, Tf32IsAskedForAndTakenBack) {
     EXPECT_LT(worst(cuda::FloatProducts::fp32), 2 * root * root * 0x1p-24);
 }
 
+i64 lines_in(const std::string& text) {
+    return std::count(text.begin(), text.end(), '\n') - 1;  // behind the first
+}
+
+std::string lines_of(const std::string& text, const std::string& with) {
+    std::istringstream in(text);
+    std::string line, found;
+    while (std::getline(in, line)) {
+        found += line.find(with) == std::string::npos ? "" : line + "\n";
+    }
+    return found;
+}
+
 TEST_F(DeviceProducts, TheSearchKeepsTheAnswersAndItsTextComesBack) {
     const LinearCase c({512, 264, 520}, ops::Fusion::allowed);
     check_forward(gpu, cpu, c);
@@ -232,18 +246,46 @@ TEST_F(DeviceProducts, TheSearchKeepsTheAnswersAndItsTextComesBack) {
     }
     check_forward(gpu, cpu, c);
     check_backward(gpu, cpu, c);
-    EXPECT_TRUE(cuda::search_products(gpu, shapes, 20).products.empty());  // known now
+    const cuda::ProductSearch again = cuda::search_products(gpu, shapes, 20);
+    EXPECT_TRUE(again.products.empty());
+    EXPECT_EQ(again.settled, static_cast<i64>(shapes.size()));
 
-    const std::string text = cuda::export_products();
+    const std::string text = cuda::export_products(cuda::Choices::measured);
     EXPECT_NE(text.find(cuda::products_key()), std::string::npos);
-    const i64 lines = std::count(text.begin(), text.end(), '\n') - 1;
+    const i64 lines = lines_in(text);
     EXPECT_GE(lines, static_cast<i64>(shapes.size()));
-    EXPECT_EQ(cuda::import_products(text), lines);
-    EXPECT_EQ(cuda::export_products(), text);
-    EXPECT_EQ(cuda::import_products("ogrom-products 1 | another device, cublasLt 1\n"), 0);
-    EXPECT_THROW(cuda::import_products("nonsense"), Error);
-    EXPECT_THROW(cuda::import_products(text.substr(0, text.size() - 40)), Error);
+    EXPECT_EQ(cuda::import_products(text, cuda::Taken::for_later), lines);
+    EXPECT_EQ(cuda::export_products(cuda::Choices::measured), text);
+    const std::string other = "ogrom-products 1 | another device, cublasLt 1\nwhatever it says\n";
+    EXPECT_EQ(cuda::import_products(other, cuda::Taken::for_later), 0);
+    EXPECT_EQ(cuda::import_products(other + text + other, cuda::Taken::for_later), lines);
+    EXPECT_THROW(cuda::import_products("nonsense", cuda::Taken::for_later), Error);
+    EXPECT_THROW(cuda::import_products(text.substr(0, text.size() - 40), cuda::Taken::for_later), Error);
     check_forward(gpu, cpu, c);
+}
+
+// What a checkpoint keeps: every product made, the library's first choices too, which no later search changes.
+TEST_F(DeviceProducts, WhatWasUsedGoesOutAndIsSettledOnceItComesIn) {
+    const LinearCase c({336, 72, 136}, ops::Fusion::allowed);
+    check_forward(gpu, cpu, c);
+    std::vector<cuda::ProductShape> shapes;
+    for (const cuda::ProductShape& shape : cuda::products_used()) {
+        if (shape.m == 336) {
+            shapes.push_back(shape);
+        }
+    }
+    ASSERT_FALSE(shapes.empty());
+    const std::string used = cuda::export_products(cuda::Choices::used);
+    EXPECT_EQ(lines_in(used), static_cast<i64>(cuda::products_used().size()));
+    const std::string mine = lines_of(used, " 336 72 136 ") + lines_of(used, " 336 136 72 ");
+    EXPECT_GE(lines_in("head\n" + mine), static_cast<i64>(shapes.size()));
+    EXPECT_EQ(lines_of(cuda::export_products(cuda::Choices::measured), " 336 "), "");
+    const std::string head = used.substr(0, used.find('\n') + 1);
+    EXPECT_GT(cuda::import_products(head + mine, cuda::Taken::as_used), 0);
+    const cuda::ProductSearch search = cuda::search_products(gpu, shapes, 20);
+    EXPECT_TRUE(search.products.empty());
+    EXPECT_EQ(search.settled, static_cast<i64>(shapes.size()));
+    EXPECT_EQ(cuda::export_products(cuda::Choices::used), used);
 }
 
 }  // namespace

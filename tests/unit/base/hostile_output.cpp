@@ -72,13 +72,14 @@ TEST(SamePlace, KnowsAPlaceUnderEveryName) {
 TEST(LeftOver, OnlyTemporaryFilesOfThatPathGo) {
     std::string folder = ::testing::TempDir() + "ogrom-left-XXXXXX";
     ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-    for (const char* name :
-         {"a.json", "a.json.12.tmp", "a.json.x.tmp", "a.json.tmp", "b.json.12.tmp", "a.json.12.tmp2"}) {
+    for (const char* name : {"a.json", "a.json.12.tmp", "a.json.x.tmp", "a.json.tmp", "b.json.12.tmp", "a.json.12.tmp2",
+                             "a.json.node-7.12.tmp", "a.json.a-node-12.tmp", "a.json.node-.tmp"}) {
         write_file_atomic(folder + "/" + name, "x");
     }
     remove_left_over(folder + "/a.json");
     EXPECT_EQ(list_directory(folder),
-              (std::vector<std::string>{"a.json", "a.json.12.tmp2", "a.json.tmp", "a.json.x.tmp", "b.json.12.tmp"}));
+              (std::vector<std::string>{"a.json", "a.json.12.tmp2", "a.json.node-.tmp", "a.json.node-7.12.tmp",
+                                        "a.json.tmp", "a.json.x.tmp", "b.json.12.tmp"}));
     fs::remove_all(folder);
 }
 

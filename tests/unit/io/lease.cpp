@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "src/base/host.h"
+
 #include "tests/unit/io/support.h"
 
 namespace ogrom {
