@@ -5,7 +5,7 @@ MARCH ?= x86-64-v3
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: setup build demo test bench lint format study gpu-test gpu-bench clean
+.PHONY: setup build demo test bench lint format study gpu-test gpu-racecheck gpu-bench clean
 CMAKE = cmake -S . -G Ninja -DOGROM_MARCH=$(MARCH)
 
 setup: ## install missing Debian packages (root or sudo), else print the exact list
@@ -45,6 +45,11 @@ gpu-test: setup ## build with CUDA and run every test that needs a GPU (PARTS=re
 	@$(CMAKE) -B $(BUILD)/gpu -DOGROM_TESTS=ON -DOGROM_BENCH=ON -DOGROM_CUDA=ON
 	@cmake --build $(BUILD)/gpu -j $(JOBS)
 	@tests/device/run.sh $(BUILD)/gpu "$(PARTS)"
+
+gpu-racecheck: setup ## build with CUDA; memcheck, racecheck, initcheck of the kernel tests at small sizes (PARTS=regex)
+	@$(CMAKE) -B $(BUILD)/gpu -DOGROM_TESTS=ON -DOGROM_BENCH=ON -DOGROM_CUDA=ON
+	@cmake --build $(BUILD)/gpu -j $(JOBS) --target ogrom test_cuda_kernels test_cuda_attention
+	@tests/device/sanitize.sh $(BUILD)/gpu "$(PARTS)"
 
 gpu-bench: setup ## build with CUDA; a training step beside PyTorch and its floor (ROWS=regex); writes results/gpu/peers.json
 	@$(CMAKE) -B $(BUILD)/gpu -DOGROM_TESTS=ON -DOGROM_BENCH=ON -DOGROM_CUDA=ON

@@ -13,13 +13,14 @@
 #include "src/base/timer.h"
 #include "src/comm/signals.h"
 #include "src/commands/commands.h"
+#include "src/train/selftest_chosen.h"
 
 namespace ogrom {
 namespace {
 
 struct SelftestArguments {
-    bool full = false, json = false;
-    std::string only;
+    bool full = false, chosen = false, json = false;
+    std::string only, slice;
     Selftest::Where where;
 };
 
@@ -66,19 +67,60 @@ nlohmann::ordered_json json_of(const SelftestRow& row) {
             {"seconds", row.seconds}};
 }
 
-int selftest_command(const SelftestArguments& arguments, Session& session) {
-    end_on_stop_signals();
-    const Timer timer;
-    const bool leads = session.rank() == 0;
-    std::vector<SelftestLayout> layouts =
-        selftest_layouts(session.size(), arguments.full ? Coverage::full : Coverage::pairwise);
+// Every N-th layout from the K-th on, of the text "K/N".
+void keep_slice(std::vector<SelftestLayout>& layouts, const std::string& text) {
+    if (text.empty()) {
+        return;
+    }
+    std::size_t k = 0, n = 0;
+    int end = 0;
+    const bool read =
+        std::sscanf(text.c_str(), "%zu/%zu%n", &k, &n, &end) == 2 && text[static_cast<std::size_t>(end)] == 0;
+    require(
+        read && k >= 1 && k <= n && n <= layouts.size(), ExitCode::usage,
+        fmt::format("selftest: --slice {} is not K/N with 1 <= K <= N <= {}, the number of layouts; as in --slice 1/3",
+                    text, layouts.size()));
+    std::vector<SelftestLayout> kept;
+    for (std::size_t i = k - 1; i < layouts.size(); i += n) {
+        kept.push_back(layouts[i]);
+    }
+    layouts = std::move(kept);
+}
+
+std::vector<SelftestLayout> layouts_of(const SelftestArguments& arguments, int ranks) {
+    std::vector<SelftestLayout> layouts;
+    if (arguments.chosen) {
+        for (const ChosenLayout& chosen : selftest_chosen(ranks)) {
+            layouts.push_back(chosen.layout);
+        }
+        require(!layouts.empty(), ExitCode::usage,
+                fmt::format("selftest: --chosen has layouts of 2, 4 and 8 ranks, {} were started", ranks));
+    } else {
+        layouts = selftest_layouts(ranks, arguments.full ? Coverage::full : Coverage::pairwise);
+    }
     const std::size_t all = layouts.size();
     std::erase_if(layouts, [&](const SelftestLayout& layout) {
         return layout.name().find(arguments.only) == std::string::npos;  // an empty text is in every name
     });
     require(!layouts.empty(), ExitCode::usage,
             fmt::format("selftest: --only {} is in the name of none of the {} layouts over {} rank{}; as in --only {}",
-                        arguments.only, all, session.size(), session.size() == 1 ? "" : "s", "zero"));
+                        arguments.only, all, ranks, ranks == 1 ? "" : "s", "zero"));
+    keep_slice(layouts, arguments.slice);
+    return layouts;
+}
+
+// What the chosen layouts are there for.
+void print_reasons(int ranks) {
+    for (const ChosenLayout& chosen : selftest_chosen(ranks)) {
+        std::printf("chosen     %-72s %s\n", chosen.layout.name().c_str(), std::string(chosen.why).c_str());
+    }
+}
+
+int selftest_command(const SelftestArguments& arguments, Session& session) {
+    end_on_stop_signals();
+    const Timer timer;
+    const bool leads = session.rank() == 0;
+    const std::vector<SelftestLayout> layouts = layouts_of(arguments, session.size());
     session.set_phase(Phase::train, 0);
     Selftest selftest(session, arguments.where);
     if (leads && !arguments.json) {
@@ -87,6 +129,9 @@ int selftest_command(const SelftestArguments& arguments, Session& session) {
             "deviation of loss, norm, weights; "
             "allowed %.0e\n",
             layouts.size(), session.size(), selftest.place().c_str(), selftest_bound);
+        if (arguments.chosen) {
+            print_reasons(session.size());
+        }
     }
     Tally tally;
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
@@ -124,8 +169,15 @@ void add_selftest(CLI::App& app, Invocation& chosen) {
         "every mesh, ZeRO stage and pipeline schedule, the "
         "other factors pairwise. Exit code 5 when a layout disagrees "
         "with one rank.");
-    command->add_flag("--full", arguments->full, "every combination of every factor (days)");
+    CLI::Option* const full = command->add_flag("--full", arguments->full, "every combination of every factor (days)");
+    command
+        ->add_flag("--chosen", arguments->chosen,
+                   "the few layouts (22 over 2, 4 and 8 ranks) that make each collective on each axis of the mesh: for "
+                   "NCCL with several ranks on one GPU, where all take hours")
+        ->excludes(full);
     command->add_option("--only", arguments->only, "layouts whose name contains this text");
+    command->add_option("--slice", arguments->slice,
+                        "K/N: every N-th layout from the K-th on, so that N calls of bounded time run all");
     command->add_option("--device", arguments->where.device, "auto, cpu or cuda, as run.device; ranks may share a GPU")
         ->capture_default_str();
     command->add_option("--backend", arguments->where.backend, "auto, mpi or nccl, as comm.backend")

@@ -6,7 +6,10 @@ fastest counts), ours again, the floor (bench_floor). The same shapes, random to
 and moments, dropout 0, clipping at 1.0, AdamW. Ours is the median step of metrics.csv without the first three. The
 search of products starts cold in our first run and is warm in the second; the compilation of the peer starts cold.
 Records go to --out in the form of results/README.md; rows that were not run keep theirs. Every program has a time limit,
-together less than 8 minutes a row. A row that fails is told and the others go on; exit 1 at the end, 77 without a GPU.
+and all rows together have --limit seconds, less than 8 minutes: rows that there was no time for are told, with the ROWS
+that make them up. A row of which something fails is recorded with what there is: without peer where no variant of it ran
+(its memory was short, say), without value where ours failed; extra.failed says why. Then the others go on; exit 1 at the
+end, 77 without a GPU.
 Works without git and build tools: --ogrom and --floor are the binaries. PEER_PYTHON names a Python with torch (python3
 unless set).
 """
@@ -25,11 +28,13 @@ import statistics
 import struct
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GIB = 2**30
 VOCAB = 50304
 SKIPPED_STEPS = 3
+LEAST_S = 120  # what a row needs at least: a smaller rest of the call is not begun
 PEER_VARIANTS = 4  # autocast or bf16, each with PyTorch's choice of attention or cuDNN's
 
 
@@ -52,10 +57,20 @@ class Failed(Exception):
     pass
 
 
+class Clock:
+    """Seconds left of this call of the script: no program gets more."""
+    end = float("inf")
+
+    @classmethod
+    def left(cls):
+        return cls.end - time.monotonic()
+
+
 def call(command, limit_s, env=None, partial=False):
     """Standard output of a program and its children, all ended after limit_s. partial: what it printed until then, or
     until it failed, is worth having, and the fault comes second."""
     command = [str(word) for word in command]
+    limit_s = max(1, min(limit_s, Clock.left()))
     process = subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                stdin=subprocess.DEVNULL, env=env, start_new_session=True)
     fault = None
@@ -66,7 +81,7 @@ def call(command, limit_s, env=None, partial=False):
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         out, errors = process.communicate()
-        fault = f"{' '.join(command)}\nended after {limit_s} s\n{errors[-1500:]}"
+        fault = f"{' '.join(command)}\nended after {limit_s:.0f} s\n{errors[-1500:]}"
     except BaseException:  # Ctrl-C does not reach the child's own session
         os.killpg(process.pid, signal.SIGKILL)
         raise
@@ -136,7 +151,7 @@ def ours(ogrom, file, limit_s):
 
 
 def peers(options, folder, model):
-    """Variants that ran, by name, and what went wrong with the others."""
+    """Variants that ran, by name (none: PyTorch failed), and what went wrong with the others."""
     cache = folder / "inductor"
     shutil.rmtree(cache, ignore_errors=True)
     env = dict(os.environ, TORCHINDUCTOR_CACHE_DIR=str(cache), TRITON_CACHE_DIR=str(cache / "triton"))
@@ -151,19 +166,22 @@ def peers(options, folder, model):
             record = json.loads(line)
             measured[f"{record['variant']}, {record['attention']} attention"] = record
     good = {name: record for name, record in measured.items() if "error" not in record}
-    if not good:
-        raise Failed(fault or "torch_gpu.py printed nothing")
-    return good, fault
+    errors = [f"{name}: {record['error']}" for name, record in measured.items() if "error" in record]
+    if not good and not fault:
+        fault = "torch_gpu.py printed nothing"
+    return good, "\n".join(errors + ([fault] if fault else []))
 
 
 def void_reasons(variants, peer, floor, before, limit):
     """What makes a ratio of this run worthless: a peer or a floor that is worse than it was seen to be."""
     reasons = []
-    if len(variants) < PEER_VARIANTS:
+    if not variants:
+        reasons.append("no variant of the peer ran")
+    elif len(variants) < PEER_VARIANTS:
         reasons.append(f"only {len(variants)} of {PEER_VARIANTS} variants of the peer ran")
-    if peer < 0.95 * before:
+    if variants and peer < 0.95 * before:
         reasons.append(f"peer more than 5 % below the {before:,} tokens/s seen before")
-    if peer < 0.5 * limit:
+    if variants and peer < 0.5 * limit:
         reasons.append("peer below half of the limit")
     if floor["floor_s"] * 1e3 > 1.03 * floor["before_ms"]:
         reasons.append(f"floor more than 3 % above the {floor['before_ms']} ms seen before")
@@ -190,25 +208,29 @@ def measure(options, name, prefix):
 
     tokens = model["micro_batch"] * model["sequence"]
     step_s = statistics.median(first + second)
-    best = max(variants, key=lambda variant: variants[variant]["tokens_per_s"])
-    peer = variants[best]["tokens_per_s"]
+    best = max(variants, key=lambda variant: variants[variant]["tokens_per_s"], default=None)
+    peer = variants[best]["tokens_per_s"] if variants else None
+    of_peer = variants.get(best, {})
     limit = tokens / floor["floor_s"]
     reasons = void_reasons(variants, peer, floor, peer_before, limit)
     record = dict(
         name=name, value=tokens / step_s, unit="tokens/s", better="higher", limit=limit,
         limit_name=f"products at the fastest measured algorithm + attention of {floor['attention']} + other bytes at the "
                    "copy rate, each measured sustained in this run",
-        ratio_to_limit=floor["floor_s"] / step_s, peer=peer, peer_name=f"PyTorch {variants[best]['torch']} compile, {best}",
-        ratio_to_peer=tokens / step_s / peer, samples=[tokens / s for s in first + second],
-        extra=dict(memory_gib=warm["memory_peak_bytes"] / GIB, peer_memory_gib=variants[best]["driver_gib"],
-                   peer_allocated_gib=variants[best]["allocated_gib"], memory_ledger_gib=warm["memory_ledger_bytes"] / GIB,
+        ratio_to_limit=floor["floor_s"] / step_s, peer=peer,
+        peer_name=f"PyTorch {of_peer['torch']} compile, {best}" if variants else None,
+        ratio_to_peer=tokens / step_s / peer if variants else None, samples=[tokens / s for s in first + second],
+        extra=dict(memory_gib=warm["memory_peak_bytes"] / GIB, peer_memory_gib=of_peer.get("driver_gib"),
+                   peer_allocated_gib=of_peer.get("allocated_gib"), memory_ledger_gib=warm["memory_ledger_bytes"] / GIB,
                    first_step_s=warm["first_step_s"], first_step_cold_s=cold["first_step_s"],
-                   peer_first_step_s=variants[best]["first_step_s"], step_ms=step_s * 1e3, floor_ms=floor["floor_s"] * 1e3,
+                   peer_first_step_s=of_peer.get("first_step_s"), step_ms=step_s * 1e3, floor_ms=floor["floor_s"] * 1e3,
                    floor_parts_ms=floor["parts_ms"], measured_over_floor=step_s / floor["floor_s"], bar=bar,
-                   llm_c_tokens_per_s=llm_c, loss=warm["loss"], residual="bf16", peer_residual=variants[best]["residual"],
+                   llm_c_tokens_per_s=llm_c, loss=warm["loss"], residual="bf16", peer_residual=of_peer.get("residual"),
                    micro_batch=model["micro_batch"], accumulation=1, tokens_per_step=tokens, void=reasons, floor=floor,
                    peers=variants))
-    return record, fault
+    if fault:
+        record["extra"]["failed"] = fault
+    return record
 
 
 def machine():
@@ -217,6 +239,18 @@ def machine():
         return call(query, 20).splitlines()[0]
     except (Failed, OSError, IndexError):
         return "a GPU that nvidia-smi does not name"
+
+
+def failed_record(name, reason):
+    """Of a row without a figure of ours."""
+    return dict(name=name, value=None, unit="tokens/s", better="higher", limit=None, limit_name=None, ratio_to_limit=None,
+                peer=None, peer_name=None, ratio_to_peer=None, samples=[], extra=dict(failed=reason))
+
+
+def provenance(ogrom, command):
+    commit = re.search(r"^commit (\S+)", call([ogrom, "--version"], 30), re.M)
+    return dict(machine=machine(), commit=commit.group(1) if commit else "unknown",
+                date=datetime.date.today().isoformat(), command=command)
 
 
 def keep(path, record):
@@ -229,7 +263,8 @@ def keep(path, record):
 def tell(record):
     extra = record["extra"]
     parts = ", ".join(f"{part} {ms:.1f}" for part, ms in extra["floor_parts_ms"].items())
-    print(f"{record['name']}: {record['value']:,.0f} tokens/s, {record['ratio_to_peer']:.3f}x of {record['peer_name']} "
+    beside = f"{record['ratio_to_peer']:.3f}x of {record['peer_name']}" if record["peer"] else "without a peer"
+    print(f"{record['name']}: {record['value']:,.0f} tokens/s, {beside} "
           f"(bar {extra['bar']:.2f}x); step {extra['step_ms']:.1f} ms = {extra['measured_over_floor']:.3f} of the floor "
           f"{extra['floor_ms']:.1f} ms ({parts})")
     for name, variant in extra["peers"].items():
@@ -258,6 +293,7 @@ def parse_options():
     parser.add_argument("--attention", default="cudnn,default")
     for name, default in (("ogrom", 60), ("peer", 270), ("floor", 75)):
         parser.add_argument(f"--{name}-limit", type=float, default=default, help=f"seconds of one call ({default})")
+    parser.add_argument("--limit", type=float, default=470, help="seconds of all rows (470)")
     options = parser.parse_args()
     options.ogrom, options.floor = options.ogrom.resolve(), options.floor.resolve()
     options.out, options.work = options.out.resolve(), options.work.resolve()
@@ -274,26 +310,28 @@ def main():
     chosen = [name for name in ROWS if re.search(options.rows, name)]
     if not chosen:
         sys.exit(f"no row is named like {options.rows}: {'; '.join(ROWS)}")
-    commit = re.search(r"^commit (\S+)", call([options.ogrom, "--version"], 30), re.M)
-    common = dict(machine=machine(), commit=commit.group(1) if commit else "unknown",
-                  date=datetime.date.today().isoformat(), command=f"make gpu-bench ROWS='{options.rows}'")
+    Clock.end = time.monotonic() + options.limit
+    common = provenance(options.ogrom, f"make gpu-bench ROWS='{options.rows}'")
     prefix = token_set(options.work / "tokens")
-    failed = []
+    failed, left_out = [], []
     for name in chosen:
-        try:
-            record, fault = measure(options, name, prefix)
-        except (Failed, OSError, ValueError, KeyError) as error:
-            print(f"{name}: FAILED\n{error if isinstance(error, Failed) else repr(error)}", flush=True)
-            failed.append(name)
+        if Clock.left() < LEAST_S:
+            left_out.append(name)
             continue
-        record |= common
-        keep(options.out, record)
-        tell(record)
-        if fault:
-            print(f"{name}: not every variant of the peer ran\n{fault}", flush=True)
+        try:
+            record = measure(options, name, prefix)
+        except (Failed, OSError, ValueError, KeyError) as error:
+            record = failed_record(name, str(error) if isinstance(error, Failed) else repr(error))
+        keep(options.out, record | common)
+        if record["value"] is not None:
+            tell(record)
+        if "failed" in record["extra"]:
+            print(f"{name}: FAILED, not everything of it ran\n{record['extra']['failed']}", flush=True)
             failed.append(name)
-    if failed:
-        sys.exit(f"failed: {'; '.join(failed)}")
+    if left_out:
+        print(f"no time left in this call; now: make gpu-bench ROWS='^({'|'.join(map(re.escape, left_out))})$'")
+    if failed or left_out:
+        sys.exit(f"failed: {'; '.join(failed) or 'none'}; not run: {'; '.join(left_out) or 'none'}")
 
 
 if __name__ == "__main__":

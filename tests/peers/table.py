@@ -9,6 +9,8 @@ BEGIN, END = "<!-- figures: tests/peers/table.py --write -->", "<!-- end of figu
 
 
 def number(value, unit):
+    if value is None:
+        return "failed"
     if unit == "bytes":
         return f"{value / 2**20:,.0f} MiB"
     return f"{value:,.{0 if value >= 100 else 2}f} {unit}"
