@@ -51,10 +51,10 @@ gpu-racecheck: setup ## build with CUDA; memcheck, racecheck, initcheck of the k
 	@cmake --build $(BUILD)/gpu -j $(JOBS) --target ogrom test_cuda_kernels test_cuda_attention
 	@tests/device/sanitize.sh $(BUILD)/gpu "$(PARTS)"
 
-gpu-bench: setup ## build with CUDA; a training step beside PyTorch and its floor (ROWS=regex); writes results/gpu/peers.json
+gpu-bench: setup ## build with CUDA; kernels, loss curve, a training step beside PyTorch (ROWS=regex); writes results/gpu/
 	@$(CMAKE) -B $(BUILD)/gpu -DOGROM_TESTS=ON -DOGROM_BENCH=ON -DOGROM_CUDA=ON
-	@cmake --build $(BUILD)/gpu -j $(JOBS) --target ogrom bench_floor
-	@python3 tests/peers/side_by_side_gpu.py --ogrom $(BUILD)/gpu/ogrom --floor $(BUILD)/gpu/tests/peers/bench_floor --rows "$(or $(ROWS),.)"
+	@cmake --build $(BUILD)/gpu -j $(JOBS) --target ogrom curve_inputs bench_floor bench_cuda_streaming bench_attention_device bench_cuda_products
+	@BUILD=$(BUILD)/gpu ROWS="$(ROWS)" TEXT="$(TEXT)" tests/peers/bench_gpu.sh
 
 study: ## later work orders
 	@echo "make $@: not built yet (scaling studies are open work orders)" >&2; exit 2

@@ -34,6 +34,12 @@ bool plain_packs(const AttentionShape& s) {
            s.keys > 0;
 }
 
+// cuDNN 9 writes wrong gradients from element 2^31 of packed q|k|v rows on (tests/device/attention_large.cpp).
+bool below_31_bits(const AttentionShape& s) {
+    const i64 most = std::max({s.query_batch_stride, s.key_batch_stride, s.value_batch_stride, s.out_batch_stride});
+    return s.batch * most < (i64{1} << 31);
+}
+
 bool aligned(const ops::AttentionForward<Bf16>& op) {
     return aligned16(op.q, op.k, op.v, op.out);
 }
@@ -51,7 +57,7 @@ bool cudnn_may_take(const Op& op) {
     if (settings.choice == AttentionChoice::cudnn && !cudnn_library().found) {
         fail(ExitCode::usage, "attention by cuDNN was asked for: " + cudnn_library().reason);
     }
-    return plain_packs(s) && aligned(op) && s.queries == s.keys && s.query_offset == s.key_offset;
+    return plain_packs(s) && below_31_bits(s) && aligned(op) && s.queries == s.keys && s.query_offset == s.key_offset;
 }
 
 }  // namespace

@@ -2,7 +2,8 @@
 //   plain   float and double, any shape (attention_plain.cu)
 //   mma     Bf16, any shape: tensor cores by mma.sync, sm_80 and newer (attention_mma_*.cu)
 //   wgmma   Bf16, head_dim % 8 == 0 <= 128, 16-byte rows, no dropout, no segments: sm_90a (attention_wgmma_*.cu)
-//   cudnn   Bf16, as wgmma and Tq = Tk from one offset; where the library is found (attention_cudnn.cpp)
+//   cudnn   Bf16, as wgmma, Tq = Tk from one offset, below 2^31 elements; where the library is found
+//   (attention_cudnn.cpp)
 // All of ours are repeatable. Callers have checked the shape and that there is something to do.
 #pragma once
 #include <string>

@@ -5,6 +5,9 @@
 namespace ogrom::cuda {
 namespace {
 
+// Sums of two products name the one that is rounded: left to the compiler, packs and single elements came out with
+// different bits, and then an element's update depends on where a range of its owner begins and ends.
+
 // Scalars of the range's loop, rounded once, as in kernels/cpu/optimizer.cpp.
 template <class T>
 struct AdamWFactors {
@@ -56,9 +59,10 @@ struct AdamWRule {
 #pragma unroll
         for (int v = 0; v < V; ++v) {
             const M g = f.clip * gradient.at[v];
-            m.at[v] = f.beta1 * m.at[v] + f.one_minus_beta1 * g;
-            s.at[v] = f.beta2 * s.at[v] + f.one_minus_beta2 * (g * g);
-            w.at[v] = f.keep * w.at[v] - f.rate * (m.at[v] / (sqrt(s.at[v]) * f.root + f.epsilon));
+            m.at[v] = fma(f.beta1, m.at[v], f.one_minus_beta1 * g);
+            s.at[v] = fma(f.beta2, s.at[v], f.one_minus_beta2 * (g * g));
+            const M root = fma(sqrt(s.at[v]), f.root, f.epsilon);
+            w.at[v] = fma(f.keep, w.at[v], -(f.rate * (m.at[v] / root)));
         }
         store_master<V>(op, i, w);
         store<V>(op.m + i, m);
@@ -90,7 +94,7 @@ struct SgdRule {
             const auto m = load<V>(op.m + i);
 #pragma unroll
             for (int v = 0; v < V; ++v) {
-                u.at[v] = f.momentum * m.at[v] + f.clip * u.at[v];
+                u.at[v] = fma(f.momentum, m.at[v], f.clip * u.at[v]);
             }
             store<V>(op.m + i, u);
         } else {
@@ -101,7 +105,7 @@ struct SgdRule {
         }
 #pragma unroll
         for (int v = 0; v < V; ++v) {
-            w.at[v] = f.keep * w.at[v] - f.lr * u.at[v];
+            w.at[v] = fma(f.keep, w.at[v], -(f.lr * u.at[v]));
         }
         store_master<V>(op, i, w);
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <map>
 
@@ -60,6 +61,9 @@ Selftest::Selftest(Session& session, const Where& where) {
     shared.run.device = where.device;
     shared.run.share_gpu = true;
     shared.comm.backend = where.backend;
+    // A kernel that is loaded at its first use waits for those under way, and a posted receive of NCCL waits for its
+    // sender: a training touches every kernel before its first step (train/warm_up), the trials here do not.
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     const Device device = select_device(where.device, session.node_rank());
     impl_.reset(new Impl{session.world(),
                          device,

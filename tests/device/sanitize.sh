@@ -2,7 +2,8 @@
 # make gpu-racecheck, or tests/device/sanitize.sh BUILD [PARTS]: compute-sanitizer over the kernel tests at small sizes.
 # Every error or hazard that a tool reports fails the part, and so does a failing test. PARTS is a regular expression over
 #   {memcheck, racecheck, initcheck}-{kernels, attention}
-# memcheck looks at every kernel, the libraries' too; racecheck and initcheck at ours alone. Each part under a time limit,
+# memcheck and initcheck look at every kernel, the libraries' too (what those write is initialised); racecheck at ours
+# alone, and without the tests of fused products: cublasLt's kernels with epilogues end in an error of the tool itself. Each part under a time limit,
 # all under LIMIT seconds (470); what there was no time for is told, and the exit code is 1. Writes
 # results/gpu/sanitizer.json. Exit 77 without a GPU or the tool.
 set -euo pipefail
@@ -23,7 +24,7 @@ ours=(--kernel-name kernel_substring=ogrom)
 # check TOOL TESTS SECONDS options...
 check() {
     local name=$1-$2 limit=$3 code=0 left=$((limit_s - SECONDS))
-    local tool=$1 program=$build/tests/test_cuda_$2
+    local tool=$1 program=$build/tests/test_cuda_$2 without=$left_out
     shift 3
     [[ $name =~ $parts ]] || return 0
     if [ "$left" -lt 15 ]; then
@@ -31,19 +32,20 @@ check() {
         return 0
     fi
     [ "$limit" -le "$left" ] || limit=$left
+    [ "$tool" != racecheck ] || without+=":*LinearLayersTogether*:*Tf32*"
     echo "== $name"
     # API errors: a test that asks for what cannot be had is no fault.
     timeout -k 10 "$limit" "$sanitizer" --tool "$tool" --error-exitcode 9 --report-api-errors no "$@" "$program" \
-        "--gtest_filter=-$left_out" > "$out/$name.log" 2>&1 || code=$?
+        "--gtest_filter=-$without" > "$out/$name.log" 2>&1 || code=$?
     grep -E '^\[ *(PASSED|FAILED|SKIPPED) *\]|: Failure|SUMMARY' "$out/$name.log" | sort | uniq -c | sort -rn | head -20 || true
-    [ "$code" -eq 0 ] || { status=1; echo "$name: exit $code"; grep -E '^=========' "$out/$name.log" | head -60; tail -15 "$out/$name.log"; }
+    [ "$code" -eq 0 ] || { status=1; echo "$name: exit $code"; grep -E '^=========' "$out/$name.log" | grep -v 'Host Frame' | head -60 || true; tail -15 "$out/$name.log"; }
     echo "$code $limit $sanitizer --tool $tool $program" > "$out/$name.code"
 }
 
 for tests in kernels attention; do
     check memcheck "$tests" 240
     check racecheck "$tests" 300 "${ours[@]}"
-    check initcheck "$tests" 240 "${ours[@]}"
+    check initcheck "$tests" 240
 done
 if [ -z "$(ls "$out"/*.code 2> /dev/null)" ]; then
     echo "no part is named like $parts" >&2

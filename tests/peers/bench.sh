@@ -13,6 +13,7 @@ wanted() { [[ $1 =~ $rows ]]; }
 if wanted kernels; then
     for program in "$build"/kernels/bench/bench_*; do
         if [ ! -f "$program" ] || [ ! -x "$program" ]; then continue; fi
+        case $program in *_device | */bench_cuda_*) continue ;; esac # a GPU's: make gpu-bench ROWS=kernels
         "$program" --benchmark_format=json --benchmark_repetitions=5 --benchmark_min_time=0.1 2>/dev/null
         printf '\x1e'
     done | python3 tests/peers/record.py results/cpu/kernels.json "make bench ROWS=kernels"

@@ -122,7 +122,7 @@ def record(options, mine, peer, other):
 def parse_options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/gpu")
-    parser.add_argument("--text", type=pathlib.Path, default=os.environ.get("TEXT"))
+    parser.add_argument("--text", type=pathlib.Path, default=os.environ.get("TEXT") or None)
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "results/gpu/curve.json")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "results/runs/gpu-curve")
     parser.add_argument("--python", default=os.environ.get("PEER_PYTHON", "python3"))
