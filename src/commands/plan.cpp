@@ -63,7 +63,7 @@ int plan_command(const PlanArguments& arguments, const PlannedRanks& planned) {
     require(run.model.vocab > 0, ExitCode::usage, "plan: give model.vocab, or the token set of data.train");
     const MeshShape shape = fitting_shape(run.parallel, static_cast<int>(ranks));
     const int threads = planned_threads(run, ranks);
-    const bool gpu = run.run.device == "cuda" || run.precision.weights == Dtype::bf16;
+    const bool gpu = run.run.device == "cuda" || has_16_bits(run.precision.weights);
     const auto decisions_of = [&](int rank) {
         return decide(run, shape, place_of(rank, shape), threads, gpu ? Backend::cuda : Backend::cpu);
     };
