@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A whole training on a GPU, from text to checkpoint and back: golden run, tests against the CPU, then a 124M model in
-# bf16 and fp16 with its rate and its memory against the ledger; small ones in fp16: against fp32, resumed, of two ranks. Prints; fails where a part fails.
-#   OGROM=build/ogrom TESTS=build/tests bash tests/device/train.sh [folder to work in]
+# bf16 and fp16 with its rate and its memory against the ledger; small ones in fp16: against fp32, resumed, of two ranks.
+# Prints; fails where a part fails.
+#   OGROM=build/ogrom TESTS=build/tests [BACKEND=nccl] bash tests/device/train.sh [folder to work in]
 # TESTS may be left out: the command alone then.
 set -euo pipefail
 ogrom=$(realpath "${OGROM:?the ogrom binary}")
@@ -72,9 +73,10 @@ part 75 moved --stop-after 10
 part 75 moved --resume=auto --stop-after 10 --set run.device=cpu
 part 0 moved --resume=auto
 part 0 straight --set run.device=cpu
-# fp16 beside fp32; then with a loss scale that overflows at first and rises again, straight and resumed between.
+# fp16 beside fp32, the library's choice of algorithms for all; then with a loss scale that overflows at first and rises again, straight and resumed between.
 small=(--set model.layers=2 --set model.vocab=300 --set model.hidden=96 --set model.heads=4 --set train.micro_batch=2
-    --set train.sequence=64 --set train.logits_rows=128 --set train.eval_samples=4 --set numerics.deterministic=true)
+    --set train.sequence=64 --set train.logits_rows=128 --set train.eval_samples=4 --set numerics.deterministic=true
+    --set run.product_search_s=0)
 moving=(--set precision.weights=fp16 --set precision.loss_scale_initial=16777216 --set precision.loss_scale_window=4)
 part 0 single --set precision.weights=fp32
 part 0 half --set precision.weights=fp16 --set precision.loss_scale_initial=1024
@@ -84,11 +86,18 @@ part 0 half-cut "${moving[@]}" --resume=auto
 grep -q "overflow in fp16 with the loss scale 16777216, 8388608 from now on" half-straight/log.txt
 # Two ranks that share the GPU, their copies compared at each save.
 if command -v mpirun > /dev/null; then
-    for zero in 0 2; do
-        mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2 "$ogrom" train gpt.toml "${small[@]}" "${moving[@]}" \
-            --set "run.output=half-zero$zero" --set "parallel.zero=$zero" --set run.share_gpu=true --set comm.backend=mpi \
-            --set checkpoint.interval_steps=5 > "half-zero$zero.log" 2>&1 || { cat "half-zero$zero.log"; exit 1; }
-    done
+    # two OUTPUT arguments...
+    two() {
+        local output=$1
+        shift
+        mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2 "$ogrom" train gpt.toml "${small[@]}" \
+            --set "run.output=$output" --set run.share_gpu=true --set "comm.backend=${BACKEND:-mpi}" \
+            --set checkpoint.interval_steps=5 "$@" > "$output.log" 2>&1 || { cat "$output.log"; exit 1; }
+    }
+    two half-zero0 "${moving[@]}" --set parallel.zero=0
+    two half-zero2 "${moving[@]}" --set parallel.zero=2
+    two half-pipeline "${moving[@]}" --set parallel.pipeline=2
+    two half-tensor --set precision.weights=fp16 --set precision.loss_scale_initial=1024 --set parallel.tensor=2
 fi
 python3 - <<'PYTHON'
 import csv
@@ -135,5 +144,9 @@ for name in ("half-zero0", "half-zero2"):
 if os.path.exists("half-zero0/metrics.csv"):
     a, b = (rows_of(name) for name in ("half-zero0", "half-zero2"))
     assert [r["loss"] for r in a] == [r["loss"] for r in b], "ZeRO 0 and 2 differ"
-    print("fp16 on two ranks: ZeRO 0 and 2 have the same losses, bit for bit")
+    assert [tuple(row[c] for c in columns) for row in rows_of("half-pipeline")] == straight, "a pipeline differs"
+    print("fp16 on two ranks: ZeRO 0 and 2, and a pipeline and one rank, have the same losses and scales, bit for bit")
+    worst = max(abs(a - b) / b for a, b in zip(losses("half-tensor"), losses("half")))
+    print(f"fp16, tensor parallel against one rank: losses differ by {worst:.1e} at most")
+    assert worst <= 1e-3, worst
 PYTHON

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -110,9 +111,9 @@ TEST(MetricsCsv, AFileWithoutTheLossScaleIsRead) {
     const std::string path = folder.path("metrics.csv"), column = ",loss_scale\n";
     std::string head = metrics_head(), line = metrics_line(row_of(3));
     ASSERT_TRUE(head.ends_with(column));
-    head.replace(head.size() - column.size(), column.size(), "\n");
-    line = line.substr(0, line.rfind(',')) + "\n";
-    write_file_atomic(path, head + line);
+    head.resize(head.size() - column.size());
+    line.resize(line.rfind(','));
+    write_file_atomic(path, fmt::format("{}\n{}\n", head, line));
     const std::vector<StepMetrics> rows = read_metrics_csv(path);
     ASSERT_EQ(rows.size(), 1U);
     EXPECT_EQ(rows[0].loss_scale, 1);
