@@ -38,7 +38,8 @@ OGROM_HOST_DEVICE inline Bf16 to_bf16(float value) {
     return out;
 }
 
-// A double cut to a float whose last bit is set where anything was cut off, so that to_bf16 of it rounds once only.
+// A double cut to a float whose last bit is set where anything was cut off, so that to_bf16 (or to_fp16) of it rounds
+// once only.
 OGROM_HOST_DEVICE inline float odd_rounded(double value) {
     const auto near = static_cast<float>(value);
     const auto back = static_cast<double>(near);

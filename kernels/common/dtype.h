@@ -1,11 +1,12 @@
-// Storage types of tensors and their sizes. The CPU backend computes in fp32 or fp64, the CUDA backend in bf16 as well;
-// fp16 and fp8 have names and are refused by name until they exist.
+// Storage types of tensors and their sizes. The CPU backend computes in fp32 or fp64, the CUDA backend in bf16 and fp16
+// as well; fp8 has names and is refused by name until it exists.
 #pragma once
 #include <string_view>
 #include <type_traits>
 
 #include "kernels/common/bf16.h"
 #include "kernels/common/extents.h"
+#include "kernels/common/fp16.h"
 
 namespace ogrom {
 
@@ -76,6 +77,10 @@ constexpr Dtype dtype_of<Bf16>() {
     return Dtype::bf16;
 }
 template <>
+constexpr Dtype dtype_of<Fp16>() {
+    return Dtype::fp16;
+}
+template <>
 constexpr Dtype dtype_of<std::int32_t>() {
     return Dtype::i32;
 }
@@ -88,11 +93,18 @@ constexpr Dtype dtype_of<u64>() {
     return Dtype::u64;
 }
 
+// The types of 16 bits, which numbers are kept in and never computed in.
+template <class T>
+inline constexpr bool is_16_bit = std::is_same_v<T, Bf16> || std::is_same_v<T, Fp16>;
+constexpr bool has_16_bits(Dtype type) {
+    return type == Dtype::bf16 || type == Dtype::fp16;
+}
+
 // Beside tensors stored in T: what gradients, masters and moments are kept in, and what rows' statistics and scalars
-// are. bf16 has too few bits for either.
+// are. 16 bits are too few for either.
 template <class T>
-using GradientOf = std::conditional_t<std::is_same_v<T, Bf16>, float, T>;
+using GradientOf = std::conditional_t<is_16_bit<T>, float, T>;
 template <class T>
-using StatisticOf = std::conditional_t<std::is_same_v<T, Bf16>, float, T>;
+using StatisticOf = std::conditional_t<is_16_bit<T>, float, T>;
 
 }  // namespace ogrom

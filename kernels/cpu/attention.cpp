@@ -302,8 +302,8 @@ void attention_forward(Stream stream, const AttentionForward<T>& op) {
     check(op.shape);
     if (stream.backend == Backend::cuda) {
         cuda::attention_forward(stream, op);
-    } else if constexpr (std::is_same_v<T, Bf16>) {
-        fail(ExitCode::usage, "attention_forward: bf16 needs a GPU");
+    } else if constexpr (is_16_bit<T>) {
+        fail(ExitCode::usage, "attention_forward: " + std::string(name_of(dtype_of<T>())) + " needs a GPU");
     } else {
         cpu::attention_forward_on(cpu::best_isa(), op);
     }
@@ -314,8 +314,8 @@ void attention_backward(Stream stream, const AttentionBackward<T>& op) {
     check(op.shape);
     if (stream.backend == Backend::cuda) {
         cuda::attention_backward(stream, op);
-    } else if constexpr (std::is_same_v<T, Bf16>) {
-        fail(ExitCode::usage, "attention_backward: bf16 needs a GPU");
+    } else if constexpr (is_16_bit<T>) {
+        fail(ExitCode::usage, "attention_backward: " + std::string(name_of(dtype_of<T>())) + " needs a GPU");
     } else {
         cpu::attention_backward_on(cpu::best_isa(), op);
     }
@@ -344,9 +344,11 @@ AttentionSettings attention_settings() {
 template void attention_forward(Stream, const AttentionForward<float>&);
 template void attention_forward(Stream, const AttentionForward<double>&);
 template void attention_forward(Stream, const AttentionForward<Bf16>&);
+template void attention_forward(Stream, const AttentionForward<Fp16>&);
 template void attention_backward(Stream, const AttentionBackward<float>&);
 template void attention_backward(Stream, const AttentionBackward<double>&);
 template void attention_backward(Stream, const AttentionBackward<Bf16>&);
+template void attention_backward(Stream, const AttentionBackward<Fp16>&);
 
 }  // namespace ops
 }  // namespace ogrom

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "kernels/common/bf16.h"
+#include "kernels/common/dtype.h"
 #include "kernels/common/fault.h"
 #include "kernels/common/parallel.h"
 #include "kernels/cuda/ops.h"
@@ -13,9 +13,9 @@ namespace {
 
 template <class To, class From>
 To converted(From x) {
-    if constexpr (std::is_same_v<To, Bf16> && std::is_same_v<From, double>) {
-        return to_bf16(odd_rounded(x));
-    } else if constexpr (std::is_same_v<From, Bf16>) {
+    if constexpr (is_16_bit<To> && std::is_same_v<From, double>) {
+        return To(odd_rounded(x));
+    } else if constexpr (is_16_bit<From>) {
         return To{to_float(x)};
     } else {
         return static_cast<To>(x);
@@ -82,20 +82,28 @@ void cast(Stream stream, To* y, const From* x, i64 n) {
 template void add<float>(Stream, float*, const float*, i64);
 template void add<double>(Stream, double*, const double*, i64);
 template void add<float>(Stream, float*, const Bf16*, i64);
+template void add<float>(Stream, float*, const Fp16*, i64);
 template void copy<float>(Stream, float*, const float*, i64);
 template void copy<double>(Stream, double*, const double*, i64);
 template void copy<Bf16>(Stream, Bf16*, const Bf16*, i64);
+template void copy<Fp16>(Stream, Fp16*, const Fp16*, i64);
 template void fill<float>(Stream, float*, float, i64);
 template void fill<double>(Stream, double*, double, i64);
 template void fill<Bf16>(Stream, Bf16*, Bf16, i64);
+template void fill<Fp16>(Stream, Fp16*, Fp16, i64);
 template void cast(Stream, float*, const float*, i64);
 template void cast(Stream, float*, const double*, i64);
 template void cast(Stream, float*, const Bf16*, i64);
+template void cast(Stream, float*, const Fp16*, i64);
 template void cast(Stream, double*, const float*, i64);
 template void cast(Stream, double*, const double*, i64);
 template void cast(Stream, double*, const Bf16*, i64);
+template void cast(Stream, double*, const Fp16*, i64);
 template void cast(Stream, Bf16*, const float*, i64);
+template void cast(Stream, Fp16*, const float*, i64);
 template void cast(Stream, Bf16*, const double*, i64);
+template void cast(Stream, Fp16*, const double*, i64);
 template void cast(Stream, Bf16*, const Bf16*, i64);
+template void cast(Stream, Fp16*, const Fp16*, i64);
 
 }  // namespace ogrom::ops

@@ -95,6 +95,7 @@ void linear_gradients(Stream stream, const LinearGradients<T>& op) {
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
 OGROM_INSTANTIATE(Bf16);
+OGROM_INSTANTIATE(Fp16);
 #undef OGROM_INSTANTIATE
 
 }  // namespace ogrom::ops

@@ -17,5 +17,6 @@ void residual_norm_forward(Stream stream, const ResidualNormForward<T>& op) {
 template void residual_norm_forward(Stream, const ResidualNormForward<float>&);
 template void residual_norm_forward(Stream, const ResidualNormForward<double>&);
 template void residual_norm_forward(Stream, const ResidualNormForward<Bf16>&);
+template void residual_norm_forward(Stream, const ResidualNormForward<Fp16>&);
 
 }  // namespace ogrom::ops

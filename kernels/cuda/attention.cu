@@ -40,10 +40,12 @@ bool below_31_bits(const AttentionShape& s) {
     return s.batch * most < (i64{1} << 31);
 }
 
-bool aligned(const ops::AttentionForward<Bf16>& op) {
+template <class T>
+bool aligned(const ops::AttentionForward<T>& op) {
     return aligned16(op.q, op.k, op.v, op.out);
 }
-bool aligned(const ops::AttentionBackward<Bf16>& op) {
+template <class T>
+bool aligned(const ops::AttentionBackward<T>& op) {
     return aligned16(op.q, op.k, op.v, op.out, op.d_out, op.d_q, op.d_k, op.d_v);
 }
 
@@ -62,10 +64,12 @@ bool cudnn_may_take(const Op& op) {
 
 }  // namespace
 
-bool attention_takes_wgmma(const ops::AttentionForward<Bf16>& op) {
+template <class T>
+bool attention_takes_wgmma(const ops::AttentionForward<T>& op) {
     return plain_packs(op.shape) && aligned(op) && is_hopper();
 }
-bool attention_takes_wgmma(const ops::AttentionBackward<Bf16>& op) {
+template <class T>
+bool attention_takes_wgmma(const ops::AttentionBackward<T>& op) {
     return plain_packs(op.shape) && aligned(op) && is_hopper();
 }
 
@@ -80,7 +84,7 @@ void attention_forward(Stream stream, const ops::AttentionForward<T>& op) {
     if (op.shape.batch == 0 || op.shape.queries == 0) {
         return;
     }
-    if constexpr (!std::is_same_v<T, Bf16>) {
+    if constexpr (!is_16_bit<T>) {
         attention_forward_plain(stream, op);
     } else if (cudnn_may_take(op) && attention_forward_cudnn(stream, op)) {
         return;
@@ -102,7 +106,7 @@ void attention_backward(Stream stream, const ops::AttentionBackward<T>& op) {
     const auto delta = [&] {
         return static_cast<Sum*>(scratch(stream, s.batch * s.heads * s.queries * static_cast<i64>(sizeof(Sum))));
     };
-    if constexpr (!std::is_same_v<T, Bf16>) {
+    if constexpr (!is_16_bit<T>) {
         attention_backward_plain(stream, op, delta());
     } else if (ops::attention_settings().backward == AttentionOrder::any && cudnn_may_take(op) &&
                attention_backward_cudnn(stream, op)) {
@@ -114,11 +118,17 @@ void attention_backward(Stream stream, const ops::AttentionBackward<T>& op) {
     }
 }
 
+template bool attention_takes_wgmma(const ops::AttentionForward<Bf16>&);
+template bool attention_takes_wgmma(const ops::AttentionForward<Fp16>&);
+template bool attention_takes_wgmma(const ops::AttentionBackward<Bf16>&);
+template bool attention_takes_wgmma(const ops::AttentionBackward<Fp16>&);
 template void attention_forward(Stream, const ops::AttentionForward<float>&);
 template void attention_forward(Stream, const ops::AttentionForward<double>&);
 template void attention_forward(Stream, const ops::AttentionForward<Bf16>&);
+template void attention_forward(Stream, const ops::AttentionForward<Fp16>&);
 template void attention_backward(Stream, const ops::AttentionBackward<float>&);
 template void attention_backward(Stream, const ops::AttentionBackward<double>&);
 template void attention_backward(Stream, const ops::AttentionBackward<Bf16>&);
+template void attention_backward(Stream, const ops::AttentionBackward<Fp16>&);
 
 }  // namespace ogrom::cuda

@@ -1,9 +1,8 @@
 // The attention kernels of a device, and what chooses between them (attention.cu, by ops::attention_settings()):
 //   plain   float and double, any shape (attention_plain.cu)
-//   mma     Bf16, any shape: tensor cores by mma.sync, sm_80 and newer (attention_mma_*.cu)
-//   wgmma   Bf16, head_dim % 8 == 0 <= 128, 16-byte rows, no dropout, no segments: sm_90a (attention_wgmma_*.cu)
-//   cudnn   Bf16, as wgmma, Tq = Tk from one offset, below 2^31 elements; where the library is found
-//   (attention_cudnn.cpp)
+//   mma     Bf16 and Fp16, any shape: tensor cores by mma.sync, sm_80 and newer (attention_mma_*)
+//   wgmma   as well, head_dim % 8 == 0 <= 128, 16-byte rows, no dropout, no segments: sm_90a (attention_wgmma_*.cu)
+//   cudnn   as wgmma, Tq = Tk from one offset, below 2^31 elements; where the library is found (attention_cudnn.cpp)
 // All of ours are repeatable. Callers have checked the shape and that there is something to do.
 #pragma once
 #include <string>
@@ -18,17 +17,23 @@ void attention_forward_plain(Stream stream, const ops::AttentionForward<T>& op);
 template <class T>
 void attention_backward_plain(Stream stream, const ops::AttentionBackward<T>& op, T* delta);
 
-void attention_forward_mma(Stream stream, const ops::AttentionForward<Bf16>& op);
+template <class T>
+void attention_forward_mma(Stream stream, const ops::AttentionForward<T>& op);
 // delta: batch * heads * Tq floats.
-void attention_backward_mma(Stream stream, const ops::AttentionBackward<Bf16>& op, float* delta);
+template <class T>
+void attention_backward_mma(Stream stream, const ops::AttentionBackward<T>& op, float* delta);
 
 // Whether the current device and the operation's pointers and strides are what the wgmma kernels take.
-bool attention_takes_wgmma(const ops::AttentionForward<Bf16>& op);
-bool attention_takes_wgmma(const ops::AttentionBackward<Bf16>& op);
-void attention_forward_wgmma(Stream stream, const ops::AttentionForward<Bf16>& op);
+template <class T>
+bool attention_takes_wgmma(const ops::AttentionForward<T>& op);
+template <class T>
+bool attention_takes_wgmma(const ops::AttentionBackward<T>& op);
+template <class T>
+void attention_forward_wgmma(Stream stream, const ops::AttentionForward<T>& op);
 // Working memory of the backward pass: lse and delta, fp32 sums of dq, counters of the tiles.
 i64 attention_wgmma_bytes(const ops::AttentionShape& shape);
-void attention_backward_wgmma(Stream stream, const ops::AttentionBackward<Bf16>& op, void* workspace);
+template <class T>
+void attention_backward_wgmma(Stream stream, const ops::AttentionBackward<T>& op, void* workspace);
 
 // cuDNN as it was found at run time; `reason` says why not.
 struct CudnnLibrary {
@@ -38,7 +43,9 @@ struct CudnnLibrary {
 };
 const CudnnLibrary& cudnn_library();
 // False where cuDNN has no plan for this shape on this device; nothing is enqueued then.
-bool attention_forward_cudnn(Stream stream, const ops::AttentionForward<Bf16>& op);
-bool attention_backward_cudnn(Stream stream, const ops::AttentionBackward<Bf16>& op);
+template <class T>
+bool attention_forward_cudnn(Stream stream, const ops::AttentionForward<T>& op);
+template <class T>
+bool attention_backward_cudnn(Stream stream, const ops::AttentionBackward<T>& op);
 
 }  // namespace ogrom::cuda

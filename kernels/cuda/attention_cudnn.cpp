@@ -37,12 +37,13 @@ cudnnHandle_t handle_of(Stream stream) {
 }
 
 // Everything that a graph depends on.
-std::vector<i64> key_of(const ops::AttentionShape& s, Pass pass) {
+std::vector<i64> key_of(const ops::AttentionShape& s, Dtype type, Pass pass) {
     int device = 0;
     require(cudaGetDevice(&device) == cudaSuccess, ExitCode::peer, "cudaGetDevice");
     i64 scale = 0;
     std::memcpy(&scale, &s.scale, sizeof scale);
     return {device,
+            static_cast<i64>(type),
             static_cast<i64>(pass),
             s.batch,
             s.queries,
@@ -62,8 +63,8 @@ std::vector<i64> key_of(const ops::AttentionShape& s, Pass pass) {
 
 class GraphBuilder {
 public:
-    GraphBuilder(const ops::AttentionShape& shape, fe::graph::Graph& graph) : s_(shape), graph_(graph) {
-        graph_.set_io_data_type(fe::DataType_t::BFLOAT16)
+    GraphBuilder(const ops::AttentionShape& shape, Dtype type, fe::graph::Graph& graph) : s_(shape), graph_(graph) {
+        graph_.set_io_data_type(type == Dtype::fp16 ? fe::DataType_t::HALF : fe::DataType_t::BFLOAT16)
             .set_intermediate_data_type(fe::DataType_t::FLOAT)
             .set_compute_data_type(fe::DataType_t::FLOAT);
     }
@@ -129,9 +130,9 @@ private:
 };
 
 // Null where cuDNN has no plan.
-std::shared_ptr<fe::graph::Graph> built(const ops::AttentionShape& shape, Pass pass, cudnnHandle_t handle) {
+std::shared_ptr<fe::graph::Graph> built(const ops::AttentionShape& shape, Dtype type, Pass pass, cudnnHandle_t handle) {
     auto graph = std::make_shared<fe::graph::Graph>();
-    GraphBuilder builder(shape, *graph);
+    GraphBuilder builder(shape, type, *graph);
     if (pass == Pass::backward) {
         builder.backward();
     } else {
@@ -141,26 +142,26 @@ std::shared_ptr<fe::graph::Graph> built(const ops::AttentionShape& shape, Pass p
     return status.is_good() ? graph : nullptr;
 }
 
-fe::graph::Graph* graph_for(const ops::AttentionShape& shape, Pass pass, cudnnHandle_t handle) {
+fe::graph::Graph* graph_for(const ops::AttentionShape& shape, Dtype type, Pass pass, cudnnHandle_t handle) {
     static std::mutex building;
     static std::map<std::vector<i64>, std::shared_ptr<fe::graph::Graph>> graphs;
     const std::lock_guard<std::mutex> lock(building);
-    const auto key = key_of(shape, pass);
+    const auto key = key_of(shape, type, pass);
     auto found = graphs.find(key);
     if (found == graphs.end()) {
-        found = graphs.emplace(key, built(shape, pass, handle)).first;
+        found = graphs.emplace(key, built(shape, type, pass, handle)).first;
     }
     return found->second.get();
 }
 
 using Pointers = std::unordered_map<i64, void*>;
 
-bool run(Stream stream, const ops::AttentionShape& shape, Pass pass, Pointers pointers) {
+bool run(Stream stream, const ops::AttentionShape& shape, Dtype type, Pass pass, Pointers pointers) {
     if (!cudnn_library().found) {
         return false;
     }
     const cudnnHandle_t handle = handle_of(stream);
-    const fe::graph::Graph* graph = graph_for(shape, pass, handle);
+    const fe::graph::Graph* graph = graph_for(shape, type, pass, handle);
     if (graph == nullptr) {
         return false;
     }
@@ -172,23 +173,27 @@ bool run(Stream stream, const ops::AttentionShape& shape, Pass pass, Pointers po
     return true;
 }
 
-void* writable(const Bf16* pointer) {
-    return const_cast<Bf16*>(pointer);
+template <class T>
+void* writable(const T* pointer) {
+    return const_cast<T*>(pointer);
 }
 
 }  // namespace
 
-bool attention_forward_cudnn(Stream stream, const ops::AttentionForward<Bf16>& op) {
+template <class T>
+bool attention_forward_cudnn(Stream stream, const ops::AttentionForward<T>& op) {
     Pointers pointers = {
         {q_slot, writable(op.q)}, {k_slot, writable(op.k)}, {v_slot, writable(op.v)}, {out_slot, op.out}};
     if (op.lse != nullptr) {
         pointers[lse_slot] = op.lse;
     }
-    return run(stream, op.shape, op.lse != nullptr ? Pass::forward : Pass::forward_without_lse, std::move(pointers));
+    return run(stream, op.shape, dtype_of<T>(), op.lse != nullptr ? Pass::forward : Pass::forward_without_lse,
+               std::move(pointers));
 }
 
-bool attention_backward_cudnn(Stream stream, const ops::AttentionBackward<Bf16>& op) {
-    return run(stream, op.shape, Pass::backward,
+template <class T>
+bool attention_backward_cudnn(Stream stream, const ops::AttentionBackward<T>& op) {
+    return run(stream, op.shape, dtype_of<T>(), Pass::backward,
                {{q_slot, writable(op.q)},
                 {k_slot, writable(op.k)},
                 {v_slot, writable(op.v)},
@@ -199,5 +204,10 @@ bool attention_backward_cudnn(Stream stream, const ops::AttentionBackward<Bf16>&
                 {d_k_slot, op.d_k},
                 {d_v_slot, op.d_v}});
 }
+
+template bool attention_forward_cudnn(Stream, const ops::AttentionForward<Bf16>&);
+template bool attention_forward_cudnn(Stream, const ops::AttentionForward<Fp16>&);
+template bool attention_backward_cudnn(Stream, const ops::AttentionBackward<Bf16>&);
+template bool attention_backward_cudnn(Stream, const ops::AttentionBackward<Fp16>&);
 
 }  // namespace ogrom::cuda

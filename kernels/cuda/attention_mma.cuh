@@ -1,6 +1,6 @@
-// Tensor cores by mma.sync m16n8k16 (bf16 in, fp32 sums) for sm_80 and newer: tiles in shared memory, fragments,
-// copies. A tile has rows of D elements in 16-byte chunks; chunk c of row r lies at place c ^ (r mod 8) (mod 4 of r / 2
-// where a row is 64 bytes): the eight rows that ldmatrix reads at once lie in different banks.
+// Tensor cores by mma.sync m16n8k16 (bf16 or fp16 in, fp32 sums) for sm_80 and newer: tiles in shared memory,
+// fragments, copies. A tile has rows of D elements in 16-byte chunks; chunk c of row r lies at place c ^ (r mod 8) (mod
+// 4 of r / 2 where a row is 64 bytes): the eight rows that ldmatrix reads at once lie in different banks.
 #pragma once
 #include <cstdint>
 
@@ -20,12 +20,17 @@ __device__ inline float power_of_2(float x) {
     return y;
 }
 
-// {low, high} rounded to bf16 in one register.
-__device__ inline u32 pack_bf16(float low, float high) {
-    u32 packed;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-    return packed;
-}
+// The name of T in the instructions of the tensor cores.
+template <class T>
+struct OperandType;
+template <>
+struct OperandType<Bf16> {
+    static constexpr char name[] = "bf16";
+};
+template <>
+struct OperandType<Fp16> {
+    static constexpr char name[] = "f16";
+};
 
 template <int D>
 __device__ int place_in_tile(int row, int chunk) {
@@ -49,6 +54,9 @@ __device__ void wait_copy_groups() {
 
 enum class Alignment { packs, elements };  // every row of a head starts at 16 bytes and has whole packs, or not
 
+inline constexpr i64 wide_pack = wide<Bf16>;  // and of Fp16
+static_assert(wide<Fp16> == wide_pack);
+
 template <class... P>
 Alignment attention_alignment(const ops::AttentionShape& s, const P*... tensors) {
     i64 all = s.head_dim;
@@ -56,20 +64,20 @@ Alignment attention_alignment(const ops::AttentionShape& s, const P*... tensors)
                              s.key_batch_stride, s.value_batch_stride, s.out_batch_stride}) {
         all |= stride;
     }
-    return all % wide<Bf16> == 0 && aligned16(tensors...) ? Alignment::packs : Alignment::elements;
+    return all % wide_pack == 0 && aligned16(tensors...) ? Alignment::packs : Alignment::elements;
 }
 
 // Rows first .. first + Rows - 1 of one head; zeros where there are none. Ends no copy group.
-template <int Rows, int D>
-__device__ void fetch_tile(Bf16* tile, const Bf16* from, i64 stride, int first, int count, int head_dim,
+template <int Rows, int D, class T>
+__device__ void fetch_tile(T* tile, const T* from, i64 stride, int first, int count, int head_dim,
                            Alignment alignment) {
     constexpr int chunks = D / 8;
 #pragma unroll 4
     for (int i = static_cast<int>(threadIdx.x); i < Rows * chunks; i += mma_threads) {
         const int row = i / chunks, column = i % chunks * 8;
-        Bf16* const to = tile + place_in_tile<D>(row, column / 8);
+        T* const to = tile + place_in_tile<D>(row, column / 8);
         const bool there = first + row < count && column < head_dim;
-        const Bf16* const start = there ? from + (first + row) * stride + column : from;
+        const T* const start = there ? from + (first + row) * stride + column : from;
         if (alignment == Alignment::packs) {
             copy_16_bytes(to, start, there);
         } else {
@@ -90,7 +98,7 @@ struct Fragment {
     u32 at[4];
 };
 
-__device__ inline Fragment load_matrices(const Bf16* row) {
+__device__ inline Fragment load_matrices(const void* row) {
     Fragment f;
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(f.at[0]), "=r"(f.at[1]), "=r"(f.at[2]), "=r"(f.at[3])
@@ -98,7 +106,7 @@ __device__ inline Fragment load_matrices(const Bf16* row) {
                  : "memory");
     return f;
 }
-__device__ inline Fragment load_matrices_transposed(const Bf16* row) {
+__device__ inline Fragment load_matrices_transposed(const void* row) {
     Fragment f;
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(f.at[0]), "=r"(f.at[1]), "=r"(f.at[2]), "=r"(f.at[3])
@@ -106,12 +114,13 @@ __device__ inline Fragment load_matrices_transposed(const Bf16* row) {
                  : "memory");
     return f;
 }
-__device__ inline void multiply(float (&sum)[4], const Fragment& a, u32 b0, u32 b1) {
+template <class T>
+__device__ void multiply(float (&sum)[4], const Fragment& a, u32 b0, u32 b1) {
     asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "mma.sync.aligned.m16n8k16.row.col.f32.%10.%10.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"
         : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "r"(b0), "r"(b1));
+        : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "r"(b0), "r"(b1), "C"(OperandType<T>::name));
 }
 
 // A warp's 16 x 8 N sums: rows lane / 4 and + 8, columns 8 n + 2 (lane mod 4) and + 1; at[n][2 row + column].
@@ -125,10 +134,11 @@ struct Sums {
             four[0] = four[1] = four[2] = four[3] = 0.0F;
         }
     }
-    // The same numbers in bf16 as the left operand of the 16 columns from 16 k.
+    // The same numbers in T as the left operand of the 16 columns from 16 k.
+    template <class T>
     __device__ Fragment left(int k) const {
-        return {{pack_bf16(at[2 * k][0], at[2 * k][1]), pack_bf16(at[2 * k][2], at[2 * k][3]),
-                 pack_bf16(at[2 * k + 1][0], at[2 * k + 1][1]), pack_bf16(at[2 * k + 1][2], at[2 * k + 1][3])}};
+        return {{pack_pair<T>(at[2 * k][0], at[2 * k][1]), pack_pair<T>(at[2 * k][2], at[2 * k][3]),
+                 pack_pair<T>(at[2 * k + 1][0], at[2 * k + 1][1]), pack_pair<T>(at[2 * k + 1][2], at[2 * k + 1][3])}};
     }
 };
 
@@ -140,8 +150,8 @@ __device__ inline int warp_of() {
 }
 
 // sums = x (the warp's 16 rows) y^T (8 N rows), over D columns.
-template <int D, int N>
-__device__ void multiply_rows(Sums<N>& sums, const Bf16* x, const Bf16* y) {
+template <int D, int N, class T>
+__device__ void multiply_rows(Sums<N>& sums, const T* x, const T* y) {
     const int lane = lane_of();
     sums.clear();
 #pragma unroll
@@ -151,33 +161,33 @@ __device__ void multiply_rows(Sums<N>& sums, const Bf16* x, const Bf16* y) {
         for (int n = 0; n < N / 2; ++n) {
             const Fragment b =
                 load_matrices(y + place_in_tile<D>(n * 16 + lane % 8 + lane / 16 * 8, 2 * k + lane / 8 % 2));
-            multiply(sums.at[2 * n], a, b.at[0], b.at[1]);
-            multiply(sums.at[2 * n + 1], a, b.at[2], b.at[3]);
+            multiply<T>(sums.at[2 * n], a, b.at[0], b.at[1]);
+            multiply<T>(sums.at[2 * n + 1], a, b.at[2], b.at[3]);
         }
     }
 }
 
 // out += weights (16 x 8 N) rows (8 N x D), columns first_chunk * 8 .. + 8 W of rows.
-template <int D, int N, int W>
-__device__ void add_weighted_rows(Sums<W>& out, const Sums<N>& weights, const Bf16* rows, int first_chunk) {
+template <int D, int N, int W, class T>
+__device__ void add_weighted_rows(Sums<W>& out, const Sums<N>& weights, const T* rows, int first_chunk) {
     const int lane = lane_of();
 #pragma unroll
     for (int k = 0; k < N / 2; ++k) {
-        const Fragment a = weights.left(k);
+        const Fragment a = weights.template left<T>(k);
 #pragma unroll
         for (int w = 0; w < W / 2; ++w) {
             const Fragment b =
                 load_matrices_transposed(rows + place_in_tile<D>(k * 16 + lane % 16, first_chunk + 2 * w + lane / 16));
-            multiply(out.at[2 * w], a, b.at[0], b.at[1]);
-            multiply(out.at[2 * w + 1], a, b.at[2], b.at[3]);
+            multiply<T>(out.at[2 * w], a, b.at[0], b.at[1]);
+            multiply<T>(out.at[2 * w + 1], a, b.at[2], b.at[3]);
         }
     }
 }
 
 // The warp's 16 rows of sums, times a factor for each of the thread's two rows, to rows row, row + 8 of memory.
-template <int W>
-__device__ void write_sums(Bf16* to, i64 stride, int first, int count, int first_column, int head_dim,
-                           const Sums<W>& sums, const float (&factor)[2]) {
+template <int W, class T>
+__device__ void write_sums(T* to, i64 stride, int first, int count, int first_column, int head_dim, const Sums<W>& sums,
+                           const float (&factor)[2]) {
     const int column0 = first_column + lane_of() % 4 * 2;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -185,11 +195,11 @@ __device__ void write_sums(Bf16* to, i64 stride, int first, int count, int first
         if (row >= count) {
             continue;
         }
-        Bf16* const line = to + row * stride;
+        T* const line = to + row * stride;
 #pragma unroll
         for (int w = 0; w < W; ++w) {
             const int column = column0 + 8 * w;
-            const u32 pair = pack_bf16(sums.at[w][2 * r] * factor[r], sums.at[w][2 * r + 1] * factor[r]);
+            const u32 pair = pack_pair<T>(sums.at[w][2 * r] * factor[r], sums.at[w][2 * r + 1] * factor[r]);
             if (column + 1 < head_dim && (reinterpret_cast<std::uintptr_t>(line + column) & 3) == 0) {
                 *reinterpret_cast<u32*>(line + column) = pair;
                 continue;

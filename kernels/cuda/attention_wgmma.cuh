@@ -34,8 +34,8 @@ __device__ inline void copy_box(void* to, const CUtensorMap* map, u64* barrier, 
         "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(head), "r"(row), "r"(sample)
         : "memory");
 }
-template <int Rows, int D>
-__device__ void copy_tile(Bf16* to, const CUtensorMap* map, u64* barrier, int head, int row, int sample) {
+template <int Rows, int D, class T>
+__device__ void copy_tile(T* to, const CUtensorMap* map, u64* barrier, int head, int row, int sample) {
 #pragma unroll
     for (int column = 0; column < D; column += panel) {
         copy_box(to + column * Rows, map, barrier, column, head, row, sample);
@@ -43,8 +43,9 @@ __device__ void copy_tile(Bf16* to, const CUtensorMap* map, u64* barrier, int he
 }
 
 // Map of one tensor with boxes of `rows` rows and one panel of a head.
-inline CUtensorMap map_of(const Bf16* tensor, const AttentionRows& strides, i64 head_dim, i64 heads, i64 rows,
-                          i64 batch, int box_rows) {
+template <class T>
+CUtensorMap map_of(const T* tensor, const AttentionRows& strides, i64 head_dim, i64 heads, i64 rows, i64 batch,
+                   int box_rows) {
     static const auto encode = [] {
         void* entry = nullptr;
         cudaDriverEntryPointQueryResult found{};
@@ -52,7 +53,7 @@ inline CUtensorMap map_of(const Bf16* tensor, const AttentionRows& strides, i64 
               "cuTensorMapEncodeTiled");
         return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(entry);
     }();
-    const auto bytes = [](i64 elements) { return static_cast<cuuint64_t>(elements) * sizeof(Bf16); };
+    const auto bytes = [](i64 elements) { return static_cast<cuuint64_t>(elements) * sizeof(T); };
     const cuuint64_t extents[4] = {static_cast<cuuint64_t>(head_dim), static_cast<cuuint64_t>(heads),
                                    static_cast<cuuint64_t>(rows), static_cast<cuuint64_t>(batch)};
     const i64 row = std::max(strides.row, head_dim * heads);  // one row alone may have no stride
@@ -60,10 +61,12 @@ inline CUtensorMap map_of(const Bf16* tensor, const AttentionRows& strides, i64 
                                  bytes(batch > 1 ? strides.batch : std::max(strides.batch, row * rows))};
     const cuuint32_t box[4] = {panel, 1, static_cast<cuuint32_t>(box_rows), 1};
     const cuuint32_t every[4] = {1, 1, 1, 1};
+    constexpr CUtensorMapDataType type =
+        std::is_same_v<T, Fp16> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
     CUtensorMap map{};
-    const CUresult status = encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, const_cast<Bf16*>(tensor), extents, steps,
-                                   box, every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    const CUresult status =
+        encode(&map, type, 4, const_cast<T*>(tensor), extents, steps, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE,
+               CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (status != CUDA_SUCCESS) {
         fail(ExitCode::peer, "cuTensorMapEncodeTiled: error " + std::to_string(static_cast<int>(status)));
     }
@@ -71,7 +74,7 @@ inline CUtensorMap map_of(const Bf16* tensor, const AttentionRows& strides, i64 
 }
 
 // ---- Operands in shared memory. `between` = bytes from one panel of 64 columns to the next (by columns only).
-__device__ inline u64 operand(const Bf16* tile, u32 between = 16) {
+__device__ inline u64 operand(const void* tile, u32 between = 16) {
     const u32 address = shared_address(tile);
     return static_cast<u64>((address & 0x3FFFFU) >> 4) | (static_cast<u64>(between >> 4) << 16) |
            (u64{1024 >> 4} << 32) | (u64{1} << 62);
@@ -100,13 +103,13 @@ __device__ void hold(Sums<N>& sums) {
 enum class Start { zero, add };
 
 // sums = or += (64 x 16, shared) (16 x 64, shared)
-template <int ByColumnsA, int ByColumnsB>
+template <class T, int ByColumnsA, int ByColumnsB>
 __device__ void wgmma(Sums<8>& s, u64 a, u64 b, Start start) {
     asm volatile(
         "{\n"
         ".reg .pred adds;\n"
         "setp.ne.b32 adds, %34, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.%37.%37 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
         "}, %32, %33, adds, 1, 1, %35, %36;\n"
@@ -117,17 +120,18 @@ __device__ void wgmma(Sums<8>& s, u64 a, u64 b, Start start) {
           "+f"(s.at[4][2]), "+f"(s.at[4][3]), "+f"(s.at[5][0]), "+f"(s.at[5][1]), "+f"(s.at[5][2]), "+f"(s.at[5][3]),
           "+f"(s.at[6][0]), "+f"(s.at[6][1]), "+f"(s.at[6][2]), "+f"(s.at[6][3]), "+f"(s.at[7][0]), "+f"(s.at[7][1]),
           "+f"(s.at[7][2]), "+f"(s.at[7][3])
-        : "l"(a), "l"(b), "r"(start == Start::add ? 1 : 0), "n"(ByColumnsA), "n"(ByColumnsB));
+        : "l"(a), "l"(b), "r"(start == Start::add ? 1 : 0), "n"(ByColumnsA), "n"(ByColumnsB),
+          "C"(OperandType<T>::name));
 }
 
 // sums = or += (64 x 16, registers) (16 x 64, shared)
-template <int ByColumnsB>
+template <class T, int ByColumnsB>
 __device__ void wgmma(Sums<8>& s, const Fragment& a, u64 b, Start start) {
     asm volatile(
         "{\n"
         ".reg .pred adds;\n"
         "setp.ne.b32 adds, %37, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.%39.%39 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
         "}, {%32, %33, %34, %35}, %36, adds, 1, 1, %38;\n"
@@ -139,17 +143,17 @@ __device__ void wgmma(Sums<8>& s, const Fragment& a, u64 b, Start start) {
           "+f"(s.at[6][0]), "+f"(s.at[6][1]), "+f"(s.at[6][2]), "+f"(s.at[6][3]), "+f"(s.at[7][0]), "+f"(s.at[7][1]),
           "+f"(s.at[7][2]), "+f"(s.at[7][3])
         : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "l"(b), "r"(start == Start::add ? 1 : 0),
-          "n"(ByColumnsB));
+          "n"(ByColumnsB), "C"(OperandType<T>::name));
 }
 
 // sums = or += (64 x 16, shared) (16 x 128, shared)
-template <int ByColumnsA, int ByColumnsB>
+template <class T, int ByColumnsA, int ByColumnsB>
 __device__ void wgmma(Sums<16>& s, u64 a, u64 b, Start start) {
     asm volatile(
         "{\n"
         ".reg .pred adds;\n"
         "setp.ne.b32 adds, %66, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.%69.%69 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -168,17 +172,18 @@ __device__ void wgmma(Sums<16>& s, u64 a, u64 b, Start start) {
           "+f"(s.at[13][0]), "+f"(s.at[13][1]), "+f"(s.at[13][2]), "+f"(s.at[13][3]), "+f"(s.at[14][0]),
           "+f"(s.at[14][1]), "+f"(s.at[14][2]), "+f"(s.at[14][3]), "+f"(s.at[15][0]), "+f"(s.at[15][1]),
           "+f"(s.at[15][2]), "+f"(s.at[15][3])
-        : "l"(a), "l"(b), "r"(start == Start::add ? 1 : 0), "n"(ByColumnsA), "n"(ByColumnsB));
+        : "l"(a), "l"(b), "r"(start == Start::add ? 1 : 0), "n"(ByColumnsA), "n"(ByColumnsB),
+          "C"(OperandType<T>::name));
 }
 
 // sums = or += (64 x 16, registers) (16 x 128, shared)
-template <int ByColumnsB>
+template <class T, int ByColumnsB>
 __device__ void wgmma(Sums<16>& s, const Fragment& a, u64 b, Start start) {
     asm volatile(
         "{\n"
         ".reg .pred adds;\n"
         "setp.ne.b32 adds, %69, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.%71.%71 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -198,27 +203,27 @@ __device__ void wgmma(Sums<16>& s, const Fragment& a, u64 b, Start start) {
           "+f"(s.at[14][1]), "+f"(s.at[14][2]), "+f"(s.at[14][3]), "+f"(s.at[15][0]), "+f"(s.at[15][1]),
           "+f"(s.at[15][2]), "+f"(s.at[15][3])
         : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "l"(b), "r"(start == Start::add ? 1 : 0),
-          "n"(ByColumnsB));
+          "n"(ByColumnsB), "C"(OperandType<T>::name));
 }
 
 // sums = (64 rows of x) (8 N rows of y)^T over D columns; x, y in panels of `x_rows`, `y_rows` rows.
-template <int D, int XRows, int YRows, int N>
-__device__ void wgmma_rows(Sums<N>& sums, const Bf16* x, const Bf16* y) {
+template <int D, int XRows, int YRows, int N, class T>
+__device__ void wgmma_rows(Sums<N>& sums, const T* x, const T* y) {
 #pragma unroll
     for (int k = 0; k < D / 16; ++k) {
         const int column = k % 4 * 16;
-        wgmma<0, 0>(sums, operand(x + k / 4 * XRows * panel + column), operand(y + k / 4 * YRows * panel + column),
-                    k == 0 ? Start::zero : Start::add);
+        wgmma<T, 0, 0>(sums, operand(x + k / 4 * XRows * panel + column), operand(y + k / 4 * YRows * panel + column),
+                       k == 0 ? Start::zero : Start::add);
     }
 }
 
 // sums += weights (64 x 16 K, registers) rows (16 K x 8 N); rows in panels of 16 K rows.
-template <int K, int N>
-__device__ void wgmma_weighted(Sums<N>& sums, const Fragment (&weights)[K], const Bf16* rows, Start start) {
+template <int K, int N, class T>
+__device__ void wgmma_weighted(Sums<N>& sums, const Fragment (&weights)[K], const T* rows, Start start) {
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-        wgmma<1>(sums, weights[k], operand(rows + k * 16 * panel, 16 * K * panel * sizeof(Bf16)),
-                 k == 0 ? start : Start::add);
+        wgmma<T, 1>(sums, weights[k], operand(rows + k * 16 * panel, 16 * K * panel * sizeof(T)),
+                    k == 0 ? start : Start::add);
     }
 }
 #endif

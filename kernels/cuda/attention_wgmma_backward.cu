@@ -1,10 +1,10 @@
-// Attention backward in bf16 on Hopper (Dao 2023, algorithm 2; Shah et al. 2024): a block owns 128 keys of a key head,
-// 64 a warpgroup, sums dk and dv in registers and walks over tiles of queries, five products a tile. Scores are made
-// transposed, [key, query], so that p and ds are left operands from registers; ds also goes through shared memory for
-// dq. dq is summed over key tiles in device memory, fp32, in the order of falling key tiles: a counter of each tile of
-// dq says whose turn it is, so the sums are repeatable. Blocks take their place by a ticket, in the order in which they
-// wait for each other. A third warpgroup works the copy engine: one warp fetches, two add the warpgroups' pieces of dq.
-// in: q, k, v, o, do, lse; out: dq, dk, dv.
+// Attention backward in 16 bits on Hopper (Dao 2023, algorithm 2; Shah et al. 2024): a block owns 128 keys of a key
+// head, 64 a warpgroup, sums dk and dv in registers and walks over tiles of queries, five products a tile. Scores are
+// made transposed, [key, query], so that p and ds are left operands from registers; ds also goes through shared memory
+// for dq. dq is summed over key tiles in device memory, fp32, in the order of falling key tiles: a counter of each tile
+// of dq says whose turn it is, so the sums are repeatable. Blocks take their place by a ticket, in the order in which
+// they wait for each other. A third warpgroup works the copy engine: one warp fetches, two add the warpgroups' pieces
+// of dq. in: q, k, v, o, do, lse; out: dq, dk, dv.
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/attention_wgmma_sums.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -12,21 +12,21 @@
 namespace ogrom::cuda {
 namespace {
 
-template <int D>
+template <class T, int D>
 struct Shared {
     using S = Backward<D>;
-    Bf16 *k, *v, *q, *d_out, *ds;
+    T *k, *v, *q, *d_out, *ds;
     float *d_q, *lse, *delta;
     u64 *keys_full, *q_full, *d_out_full, *q_empty, *d_out_empty, *d_q_full, *d_q_empty;
 
     static constexpr i64 bytes =
         1024 +
-        static_cast<i64>(sizeof(Bf16)) * (2 * S::key_tile + 2 * S::stages * S::query_tile + S::stages * S::pair_tile) +
+        static_cast<i64>(sizeof(T)) * (2 * S::key_tile + 2 * S::stages * S::query_tile + S::stages * S::pair_tile) +
         static_cast<i64>(sizeof(float)) * (S::groups * piece + 2 * S::stages * S::queries) + 256;
 
     __device__ explicit Shared(unsigned char* start) {
         const u32 past = shared_address(start) % 1024;
-        k = reinterpret_cast<Bf16*>(start + (1024 - past) % 1024);
+        k = reinterpret_cast<T*>(start + (1024 - past) % 1024);
         v = k + S::key_tile;
         q = v + S::key_tile;
         d_out = q + S::stages * S::query_tile;
@@ -97,11 +97,11 @@ struct Walk {
     }
 };
 
-template <int D>
-__device__ void fetch(const Shared<D>& shared, const BackwardMaps& maps, const AttentionView& view, const Work& work,
+template <class T, int D>
+__device__ void fetch(const Shared<T, D>& shared, const BackwardMaps& maps, const AttentionView& view, const Work& work,
                       const Walk& walk) {
     using S = Backward<D>;
-    barrier_expect(shared.keys_full, 2 * S::key_tile * sizeof(Bf16));
+    barrier_expect(shared.keys_full, 2 * S::key_tile * sizeof(T));
     copy_tile<S::keys, D>(shared.k, &maps.k, shared.keys_full, walk.kv_head, walk.key, walk.b);
     copy_tile<S::keys, D>(shared.v, &maps.v, shared.keys_full, walk.kv_head, walk.key, walk.b);
     int step = 0;
@@ -110,7 +110,7 @@ __device__ void fetch(const Shared<D>& shared, const BackwardMaps& maps, const A
         for (int tile = walk.first_tile; tile < walk.first_tile + walk.tiles; ++tile, ++step) {
             const int stage = step % S::stages, query = tile * S::queries;
             const u32 parity = static_cast<u32>(step / S::stages % 2) ^ 1U;
-            constexpr u32 bytes = S::query_tile * sizeof(Bf16) + S::queries * sizeof(float);
+            constexpr u32 bytes = S::query_tile * sizeof(T) + S::queries * sizeof(float);
             barrier_wait(shared.q_empty + stage, parity);
             barrier_expect(shared.q_full + stage, bytes);
             copy_tile<S::queries, D>(shared.q + stage * S::query_tile, &maps.q, shared.q_full + stage, h, query,
@@ -141,8 +141,8 @@ __device__ inline void add_piece(float* to, const float* from, Start start) {
 }
 
 // One thread adds the pieces of warpgroup `group`: the first of a tile is stored, each later one waits for its turn.
-template <int D>
-__device__ void add_pieces(const Shared<D>& shared, const AttentionView& view, const Work& work, const Walk& walk,
+template <class T, int D>
+__device__ void add_pieces(const Shared<T, D>& shared, const AttentionView& view, const Work& work, const Walk& walk,
                            int group) {
     using S = Backward<D>;
     u32 parity = 0;
@@ -205,22 +205,22 @@ __device__ void make_gradients(Sums<N>& scores, const float* lse, float scale2, 
 }
 
 // Gradients of the scores to shared memory as [key, query], panels of 64 queries.
-template <int N, int Keys>
-__device__ void store_gradients(Bf16* ds, const Fragment (&packed)[N / 2], int group) {
+template <int N, int Keys, class T>
+__device__ void store_gradients(T* ds, const Fragment (&packed)[N / 2], int group) {
     const int row = group * 64 + warp_of() % 4 * 16 + lane_of() / 4;
 #pragma unroll
     for (int k = 0; k < N / 2; ++k) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
             const int at = row + e % 2 * 8, chunk = (2 * k + e / 2) % 8, side = (2 * k + e / 2) / 8;
-            Bf16* const to = ds + side * Keys * panel + at * panel + ((chunk ^ (at & 7)) * 8) + lane_of() % 4 * 2;
+            T* const to = ds + side * Keys * panel + at * panel + ((chunk ^ (at & 7)) * 8) + lane_of() % 4 * 2;
             *reinterpret_cast<u32*>(to) = packed[k].at[e];
         }
     }
 }
 
-template <int D>
-__device__ void consume(const Shared<D>& shared, const AttentionView& view, const Walk& walk, KeySums<D>& sums) {
+template <class T, int D>
+__device__ void consume(const Shared<T, D>& shared, const AttentionView& view, const Walk& walk, KeySums<D>& sums) {
     using S = Backward<D>;
     constexpr int N = S::queries / 8;
     const int group = static_cast<int>(threadIdx.x) / warpgroup, key = walk.key + group * 64;
@@ -235,9 +235,9 @@ __device__ void consume(const Shared<D>& shared, const AttentionView& view, cons
     for (int step = 0, tile = 0; step < steps; ++step) {
         const int stage = step % S::stages, query = (walk.first_tile + tile) * S::queries;
         const u32 parity = static_cast<u32>(step / S::stages % 2);
-        const Bf16* const q = shared.q + stage * S::query_tile;
-        const Bf16* const d_out = shared.d_out + stage * S::query_tile;
-        Bf16* const ds = shared.ds + stage * S::pair_tile;
+        const T* const q = shared.q + stage * S::query_tile;
+        const T* const d_out = shared.d_out + stage * S::query_tile;
+        T* const ds = shared.ds + stage * S::pair_tile;
         tile = tile + 1 == walk.tiles ? 0 : tile + 1;
         Sums<N> scores, d_p;
         barrier_wait(shared.q_full + stage, parity);
@@ -253,7 +253,7 @@ __device__ void consume(const Shared<D>& shared, const AttentionView& view, cons
         Fragment p[N / 2], gradients[N / 2];
 #pragma unroll
         for (int k = 0; k < N / 2; ++k) {
-            p[k] = scores.left(k);
+            p[k] = scores.template left<T>(k);
         }
         wgmma_wait<0>();
         hold(d_p);
@@ -268,7 +268,7 @@ __device__ void consume(const Shared<D>& shared, const AttentionView& view, cons
         }
 #pragma unroll
         for (int k = 0; k < N / 2; ++k) {
-            gradients[k] = d_p.left(k);
+            gradients[k] = d_p.template left<T>(k);
         }
         wgmma_begin();
         wgmma_weighted(sums.d_v, p, d_out, Start::add);
@@ -278,12 +278,12 @@ __device__ void consume(const Shared<D>& shared, const AttentionView& view, cons
         barrier_of(1, S::groups * warpgroup);  // both have written ds, and have read what the other stage held
         wgmma_begin();
         Sums<8> d_q;
-        const Bf16* const left = ds + (D == 64 ? group * S::keys * panel : 0);
-        const Bf16* const right = shared.k + (D == 64 ? 0 : group * S::keys * panel);
+        const T* const left = ds + (D == 64 ? group * S::keys * panel : 0);
+        const T* const right = shared.k + (D == 64 ? 0 : group * S::keys * panel);
 #pragma unroll
         for (int k = 0; k < S::keys / 16; ++k) {
-            wgmma<1, 1>(d_q, operand(left + k * 16 * panel), operand(right + k * 16 * panel),
-                        k == 0 ? Start::zero : Start::add);
+            wgmma<T, 1, 1>(d_q, operand(left + k * 16 * panel), operand(right + k * 16 * panel),
+                           k == 0 ? Start::zero : Start::add);
         }
         wgmma_commit();
         wgmma_weighted(sums.d_k, gradients, q, Start::add);
@@ -309,15 +309,15 @@ __device__ void consume(const Shared<D>& shared, const AttentionView& view, cons
 }
 #endif
 
-template <int D>
+template <class T, int D>
 __global__ void __launch_bounds__(Backward<D>::threads, 1)
-    wgmma_backward(ops::AttentionBackward<Bf16> op, AttentionView view, Work work,
+    wgmma_backward(ops::AttentionBackward<T> op, AttentionView view, Work work,
                    const __grid_constant__ BackwardMaps maps) {
 #ifndef OGROM_NO_WGMMA
     using S = Backward<D>;
     extern __shared__ unsigned char memory[];
     __shared__ u32 drawn;
-    const Shared<D> shared(memory);
+    const Shared<T, D> shared(memory);
     if (threadIdx.x == 0) {
         drawn = atomicAdd(work.ticket, 1U);
         shared.init();
@@ -328,9 +328,9 @@ __global__ void __launch_bounds__(Backward<D>::threads, 1)
         give_registers<24>();
         const int role = warp_of() - S::groups * 4;
         if (lane_of() == 0 && role == 0) {
-            fetch<D>(shared, maps, view, work, walk);
+            fetch<T, D>(shared, maps, view, work, walk);
         } else if (lane_of() == 0 && role <= S::groups) {
-            add_pieces<D>(shared, view, work, walk, role - 1);
+            add_pieces<T, D>(shared, view, work, walk, role - 1);
         }
         return;
     }
@@ -338,7 +338,7 @@ __global__ void __launch_bounds__(Backward<D>::threads, 1)
     KeySums<D> sums;
     sums.d_k.clear();
     sums.d_v.clear();
-    consume<D>(shared, view, walk, sums);
+    consume<T, D>(shared, view, walk, sums);
     const float scale = static_cast<float>(view.scale);
     const float scales[2] = {scale, scale}, ones[2] = {1.0F, 1.0F};
     const i64 head = walk.kv_head * static_cast<i64>(view.head_dim);
@@ -349,8 +349,8 @@ __global__ void __launch_bounds__(Backward<D>::threads, 1)
 #endif
 }
 
-template <int D>
-void launch(Stream stream, const ops::AttentionBackward<Bf16>& op, void* workspace) {
+template <class T, int D>
+void launch(Stream stream, const ops::AttentionBackward<T>& op, void* workspace) {
     using S = Backward<D>;
     const ops::AttentionShape& s = op.shape;
     const AttentionView view(s);
@@ -359,19 +359,19 @@ void launch(Stream stream, const ops::AttentionBackward<Bf16>& op, void* workspa
                             map_of(op.k, view.k, s.head_dim, s.kv_heads, s.keys, s.batch, S::keys),
                             map_of(op.v, view.v, s.head_dim, s.kv_heads, s.keys, s.batch, S::keys),
                             map_of(op.d_out, view.o, s.head_dim, s.heads, s.queries, s.batch, S::queries)};
-    check(cudaFuncSetAttribute(wgmma_backward<D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(Shared<D>::bytes)),
+    check(cudaFuncSetAttribute(wgmma_backward<T, D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(Shared<T, D>::bytes)),
           "shared memory of attention_backward");
     const i64 rows = s.batch * s.heads * work.rows;
-    prepare<D><<<grid_of(ceil_div(rows * 16, flat_threads)), flat_threads, 0, native(stream)>>>(op, view, work);
+    prepare<T, D><<<grid_of(ceil_div(rows * 16, flat_threads)), flat_threads, 0, native(stream)>>>(op, view, work);
     check_launch("attention_backward of delta");
     const i64 blocks = s.batch * s.kv_heads * ceil_div(s.keys, i64{S::keys});
-    wgmma_backward<D>
-        <<<static_cast<unsigned>(blocks), S::threads, Shared<D>::bytes, native(stream)>>>(op, view, work, maps);
+    wgmma_backward<T, D>
+        <<<static_cast<unsigned>(blocks), S::threads, Shared<T, D>::bytes, native(stream)>>>(op, view, work, maps);
     check_launch("attention_backward");
     const dim3 pieces(static_cast<unsigned>(work.tiles * S::groups), static_cast<unsigned>(s.heads),
                       static_cast<unsigned>(s.batch));
-    finish<D><<<pieces, warpgroup, 0, native(stream)>>>(op, view, work);
+    finish<T, D><<<pieces, warpgroup, 0, native(stream)>>>(op, view, work);
     check_launch("attention_backward of dq");
 }
 
@@ -381,12 +381,16 @@ i64 attention_wgmma_bytes(const ops::AttentionShape& shape) {
     return shape.head_dim <= 64 ? bytes_of<64>(shape) : bytes_of<128>(shape);
 }
 
-void attention_backward_wgmma(Stream stream, const ops::AttentionBackward<Bf16>& op, void* workspace) {
+template <class T>
+void attention_backward_wgmma(Stream stream, const ops::AttentionBackward<T>& op, void* workspace) {
     if (op.shape.head_dim <= 64) {
-        launch<64>(stream, op, workspace);
+        launch<T, 64>(stream, op, workspace);
     } else {
-        launch<128>(stream, op, workspace);
+        launch<T, 128>(stream, op, workspace);
     }
 }
+
+template void attention_backward_wgmma(Stream, const ops::AttentionBackward<Bf16>&, void*);
+template void attention_backward_wgmma(Stream, const ops::AttentionBackward<Fp16>&, void*);
 
 }  // namespace ogrom::cuda

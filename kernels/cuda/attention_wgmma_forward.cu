@@ -1,4 +1,4 @@
-// Attention forward in bf16 on Hopper (Shah et al. 2024, FlashAttention-3): a block owns 128 queries of a head, 64 a
+// Attention forward in 16 bits on Hopper (Shah et al. 2024, FlashAttention-3): a block owns 128 queries of a head, 64 a
 // warpgroup, and walks over tiles of keys; thread 0 keeps the copy engine busy. The product of the next scores runs
 // while probabilities of this tile are weighted. in: q, k, v; out: o, lse.
 #include "kernels/cuda/attention.h"
@@ -19,15 +19,15 @@ struct Forward {
     static constexpr i64 bytes = static_cast<i64>(sizeof(Bf16)) * (queries * D + 2 * stages * tile) + 1024 + 256;
 };
 
-template <int D>
+template <class T, int D>
 struct Shared {
     using S = Forward<D>;
-    Bf16 *q, *k, *v;
+    T *q, *k, *v;
     u64 *q_full, *k_full, *v_full, *k_empty, *v_empty;  // one of the latter for each stage
 
     __device__ explicit Shared(unsigned char* start) {
         const u32 past = shared_address(start) % 1024;
-        q = reinterpret_cast<Bf16*>(start + (1024 - past) % 1024);
+        q = reinterpret_cast<T*>(start + (1024 - past) % 1024);
         k = q + S::queries * D;
         v = k + S::stages * S::tile;
         q_full = reinterpret_cast<u64*>(v + S::stages * S::tile);
@@ -87,25 +87,25 @@ struct Rows {
 };
 
 // Which head and sample a block copies from; called by thread 0.
-template <int D>
+template <class T, int D>
 struct Feeder {
     using S = Forward<D>;
-    const Shared<D>& shared;
+    const Shared<T, D>& shared;
     const ForwardMaps& maps;
     int tiles, kv_head, b;
 
     __device__ void keys(int t) const {
         u64* const full = shared.k_full + t % S::stages;
-        barrier_expect(full, S::tile * sizeof(Bf16));
+        barrier_expect(full, S::tile * sizeof(T));
         copy_tile<S::keys, D>(shared.k + t % S::stages * S::tile, &maps.k, full, kv_head, t * S::keys, b);
     }
     __device__ void values(int t) const {
         u64* const full = shared.v_full + t % S::stages;
-        barrier_expect(full, S::tile * sizeof(Bf16));
+        barrier_expect(full, S::tile * sizeof(T));
         copy_tile<S::keys, D>(shared.v + t % S::stages * S::tile, &maps.v, full, kv_head, t * S::keys, b);
     }
     __device__ void begin(int query, int h) const {
-        barrier_expect(shared.q_full, S::queries * D * sizeof(Bf16));
+        barrier_expect(shared.q_full, S::queries * D * sizeof(T));
         copy_tile<S::queries, D>(shared.q, &maps.q, shared.q_full, h, query, b);
         for (int t = 0; t < S::stages && t < tiles; ++t) {
             keys(t);
@@ -141,14 +141,14 @@ __device__ void mask_scores(Sums<N>& scores, const AttentionView& view, int row0
 }
 
 // One warpgroup's 64 queries from `query`.
-template <int D>
-__device__ void consume(const Shared<D>& shared, const Feeder<D>& feeder, const AttentionView& view, int query,
+template <class T, int D>
+__device__ void consume(const Shared<T, D>& shared, const Feeder<T, D>& feeder, const AttentionView& view, int query,
                         Sums<D / 8>& out, Rows& rows) {
     using S = Forward<D>;
     constexpr int N = S::keys / 8, K = S::keys / 16;
     const int tiles = feeder.tiles, group = static_cast<int>(threadIdx.x) / warpgroup;
     const int row0 = query + warp_of() % 4 * 16 + lane_of() / 4;
-    const Bf16* const q = shared.q + group * 64 * panel;
+    const T* const q = shared.q + group * 64 * panel;
     const float scale2 = static_cast<float>(view.scale) * log2_e;
     const auto parity = [](int t) { return static_cast<u32>(t / S::stages % 2); };
     const auto release = [](u64* barrier) {
@@ -168,7 +168,7 @@ __device__ void consume(const Shared<D>& shared, const Feeder<D>& feeder, const 
     const auto round_scores = [&] {
 #pragma unroll
         for (int k = 0; k < K; ++k) {
-            p[k] = scores.left(k);
+            p[k] = scores.template left<T>(k);
         }
     };
     barrier_wait(shared.q_full, 0);
@@ -220,17 +220,17 @@ __device__ void consume(const Shared<D>& shared, const Feeder<D>& feeder, const 
 }
 #endif
 
-template <int D>
+template <class T, int D>
 __global__ void __launch_bounds__(Forward<D>::threads, Forward<D>::blocks)
-    wgmma_forward(ops::AttentionForward<Bf16> op, AttentionView view, const __grid_constant__ ForwardMaps maps) {
+    wgmma_forward(ops::AttentionForward<T> op, AttentionView view, const __grid_constant__ ForwardMaps maps) {
 #ifndef OGROM_NO_WGMMA
     using S = Forward<D>;
     extern __shared__ unsigned char memory[];
-    const Shared<D> shared(memory);
+    const Shared<T, D> shared(memory);
     const int b = static_cast<int>(blockIdx.z), h = static_cast<int>(blockIdx.y);
     const int query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * S::queries;  // long tiles first
     const int tiles = (view.reach(query + S::queries) + S::keys - 1) / S::keys;
-    const Feeder<D> feeder{shared, maps, tiles, h / view.group, b};
+    const Feeder<T, D> feeder{shared, maps, tiles, h / view.group, b};
     if (threadIdx.x == 0) {
         shared.init();
         if (tiles > 0) {
@@ -242,7 +242,7 @@ __global__ void __launch_bounds__(Forward<D>::threads, Forward<D>::blocks)
     Sums<D / 8> out;
     Rows rows;
     if (tiles > 0) {
-        consume<D>(shared, feeder, view, own, out, rows);
+        consume<T, D>(shared, feeder, view, own, out, rows);
     } else {
         out.clear();
     }
@@ -264,31 +264,35 @@ __global__ void __launch_bounds__(Forward<D>::threads, Forward<D>::blocks)
 #endif
 }
 
-template <int D>
-void launch(Stream stream, const ops::AttentionForward<Bf16>& op) {
+template <class T, int D>
+void launch(Stream stream, const ops::AttentionForward<T>& op) {
     using S = Forward<D>;
     const AttentionView view(op.shape);
     const ops::AttentionShape& s = op.shape;
     const ForwardMaps maps{map_of(op.q, view.q, s.head_dim, s.heads, s.queries, s.batch, S::queries),
                            map_of(op.k, view.k, s.head_dim, s.kv_heads, s.keys, s.batch, S::keys),
                            map_of(op.v, view.v, s.head_dim, s.kv_heads, s.keys, s.batch, S::keys)};
-    check(
-        cudaFuncSetAttribute(wgmma_forward<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(S::bytes)),
-        "shared memory of attention_forward");
+    check(cudaFuncSetAttribute(wgmma_forward<T, D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(S::bytes)),
+          "shared memory of attention_forward");
     const dim3 grid(static_cast<unsigned>(ceil_div(s.queries, i64{S::queries})), static_cast<unsigned>(s.heads),
                     static_cast<unsigned>(s.batch));
-    wgmma_forward<D><<<grid, S::threads, S::bytes, native(stream)>>>(op, view, maps);
+    wgmma_forward<T, D><<<grid, S::threads, S::bytes, native(stream)>>>(op, view, maps);
     check_launch("attention_forward");
 }
 
 }  // namespace
 
-void attention_forward_wgmma(Stream stream, const ops::AttentionForward<Bf16>& op) {
+template <class T>
+void attention_forward_wgmma(Stream stream, const ops::AttentionForward<T>& op) {
     if (op.shape.head_dim <= 64) {
-        launch<64>(stream, op);
+        launch<T, 64>(stream, op);
     } else {
-        launch<128>(stream, op);
+        launch<T, 128>(stream, op);
     }
 }
+
+template void attention_forward_wgmma(Stream, const ops::AttentionForward<Bf16>&);
+template void attention_forward_wgmma(Stream, const ops::AttentionForward<Fp16>&);
 
 }  // namespace ogrom::cuda

@@ -39,9 +39,8 @@ Work work_of(const ops::AttentionShape& s, void* memory) {
 }
 
 // lse and delta, 16 lanes a row, heads side by side; counters to 0.
-template <int D>
-__global__ void __launch_bounds__(flat_threads)
-    prepare(ops::AttentionBackward<Bf16> op, AttentionView view, Work work) {
+template <class T, int D>
+__global__ void __launch_bounds__(flat_threads) prepare(ops::AttentionBackward<T> op, AttentionView view, Work work) {
     const i64 padded = static_cast<i64>(view.batch) * work.rows * view.heads;
     const i64 thread = static_cast<i64>(blockIdx.x) * flat_threads + threadIdx.x;
     const i64 turns = static_cast<i64>(view.batch) * view.heads * work.tiles * Backward<D>::groups + 1;
@@ -76,8 +75,8 @@ __global__ void __launch_bounds__(flat_threads)
 }
 
 // dq = scale * sums, where there are any.
-template <int D>
-__global__ void __launch_bounds__(warpgroup) finish(ops::AttentionBackward<Bf16> op, AttentionView view, Work work) {
+template <class T, int D>
+__global__ void __launch_bounds__(warpgroup) finish(ops::AttentionBackward<T> op, AttentionView view, Work work) {
     using S = Backward<D>;
     const int group = static_cast<int>(blockIdx.x) % S::groups, tile = static_cast<int>(blockIdx.x) / S::groups;
     const int h = static_cast<int>(blockIdx.y), b = static_cast<int>(blockIdx.z);

@@ -41,5 +41,6 @@ void bias_gradient(Stream stream, const ops::BiasGradient<T>& op) {
 template void bias_gradient(Stream, const ops::BiasGradient<float>&);
 template void bias_gradient(Stream, const ops::BiasGradient<double>&);
 template void bias_gradient(Stream, const ops::BiasGradient<Bf16>&);
+template void bias_gradient(Stream, const ops::BiasGradient<Fp16>&);
 
 }  // namespace ogrom::cuda

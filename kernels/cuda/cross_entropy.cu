@@ -380,14 +380,18 @@ void cross_entropy_finish(Stream stream, const ops::CrossEntropyPart<T>& op) {
 template void cross_entropy(Stream, const ops::CrossEntropy<float>&);
 template void cross_entropy(Stream, const ops::CrossEntropy<double>&);
 template void cross_entropy(Stream, const ops::CrossEntropy<Bf16>&);
+template void cross_entropy(Stream, const ops::CrossEntropy<Fp16>&);
 template void cross_entropy_max(Stream, const ops::CrossEntropyPart<float>&);
 template void cross_entropy_max(Stream, const ops::CrossEntropyPart<double>&);
 template void cross_entropy_max(Stream, const ops::CrossEntropyPart<Bf16>&);
+template void cross_entropy_max(Stream, const ops::CrossEntropyPart<Fp16>&);
 template void cross_entropy_sum(Stream, const ops::CrossEntropyPart<float>&);
 template void cross_entropy_sum(Stream, const ops::CrossEntropyPart<double>&);
 template void cross_entropy_sum(Stream, const ops::CrossEntropyPart<Bf16>&);
+template void cross_entropy_sum(Stream, const ops::CrossEntropyPart<Fp16>&);
 template void cross_entropy_finish(Stream, const ops::CrossEntropyPart<float>&);
 template void cross_entropy_finish(Stream, const ops::CrossEntropyPart<double>&);
 template void cross_entropy_finish(Stream, const ops::CrossEntropyPart<Bf16>&);
+template void cross_entropy_finish(Stream, const ops::CrossEntropyPart<Fp16>&);
 
 }  // namespace ogrom::cuda

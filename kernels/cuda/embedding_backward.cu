@@ -209,5 +209,6 @@ void embedding_backward(Stream stream, const ops::EmbeddingBackward<T>& op) {
 template void embedding_backward(Stream, const ops::EmbeddingBackward<float>&);
 template void embedding_backward(Stream, const ops::EmbeddingBackward<double>&);
 template void embedding_backward(Stream, const ops::EmbeddingBackward<Bf16>&);
+template void embedding_backward(Stream, const ops::EmbeddingBackward<Fp16>&);
 
 }  // namespace ogrom::cuda

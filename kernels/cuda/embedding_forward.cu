@@ -81,8 +81,10 @@ void position_forward(Stream stream, const ops::PositionForward<T>& op) {
 template void embedding_forward(Stream, const ops::EmbeddingForward<float>&);
 template void embedding_forward(Stream, const ops::EmbeddingForward<double>&);
 template void embedding_forward(Stream, const ops::EmbeddingForward<Bf16>&);
+template void embedding_forward(Stream, const ops::EmbeddingForward<Fp16>&);
 template void position_forward(Stream, const ops::PositionForward<float>&);
 template void position_forward(Stream, const ops::PositionForward<double>&);
 template void position_forward(Stream, const ops::PositionForward<Bf16>&);
+template void position_forward(Stream, const ops::PositionForward<Fp16>&);
 
 }  // namespace ogrom::cuda

@@ -40,7 +40,7 @@ struct FillBody {
 
 template <class To, class From>
 __device__ Math<To> converted(From x) {
-    if constexpr (std::is_same_v<To, Bf16> && std::is_same_v<From, double>) {
+    if constexpr (is_16_bit<To> && std::is_same_v<From, double>) {
         return odd_rounded(x);
     } else {
         return static_cast<Math<To>>(x);
@@ -100,17 +100,24 @@ void cast(Stream stream, To* y, const From* x, i64 n) {
 template void add(Stream, float*, const float*, i64);
 template void add(Stream, double*, const double*, i64);
 template void add(Stream, float*, const Bf16*, i64);
+template void add(Stream, float*, const Fp16*, i64);
 template void copy(Stream, float*, const float*, i64);
 template void copy(Stream, double*, const double*, i64);
 template void copy(Stream, Bf16*, const Bf16*, i64);
+template void copy(Stream, Fp16*, const Fp16*, i64);
 template void fill(Stream, float*, float, i64);
 template void fill(Stream, double*, double, i64);
 template void fill(Stream, Bf16*, Bf16, i64);
+template void fill(Stream, Fp16*, Fp16, i64);
 template void cast(Stream, float*, const double*, i64);
 template void cast(Stream, float*, const Bf16*, i64);
+template void cast(Stream, float*, const Fp16*, i64);
 template void cast(Stream, double*, const float*, i64);
 template void cast(Stream, double*, const Bf16*, i64);
+template void cast(Stream, double*, const Fp16*, i64);
 template void cast(Stream, Bf16*, const float*, i64);
+template void cast(Stream, Fp16*, const float*, i64);
 template void cast(Stream, Bf16*, const double*, i64);
+template void cast(Stream, Fp16*, const double*, i64);
 
 }  // namespace ogrom::cuda

@@ -94,11 +94,14 @@ void gelu_backward(Stream stream, const ops::GeluBackward<T>& op) {
 template void bias_gelu_forward(Stream, const ops::BiasGeluForward<float>&);
 template void bias_gelu_forward(Stream, const ops::BiasGeluForward<double>&);
 template void bias_gelu_forward(Stream, const ops::BiasGeluForward<Bf16>&);
+template void bias_gelu_forward(Stream, const ops::BiasGeluForward<Fp16>&);
 template void gelu_forward(Stream, const ops::GeluForward<float>&);
 template void gelu_forward(Stream, const ops::GeluForward<double>&);
 template void gelu_forward(Stream, const ops::GeluForward<Bf16>&);
+template void gelu_forward(Stream, const ops::GeluForward<Fp16>&);
 template void gelu_backward(Stream, const ops::GeluBackward<float>&);
 template void gelu_backward(Stream, const ops::GeluBackward<double>&);
 template void gelu_backward(Stream, const ops::GeluBackward<Bf16>&);
+template void gelu_backward(Stream, const ops::GeluBackward<Fp16>&);
 
 }  // namespace ogrom::cuda

@@ -1,5 +1,5 @@
-// Arithmetic of tanh-GELU on the device (kernels/ops/gelu.h). Beside bf16 the hardware's exponential and quotient are
-// exact enough (2^-21 against 2^-9) and let the pass run at memory speed.
+// Arithmetic of tanh-GELU on the device (kernels/ops/gelu.h). Beside 16 bits the hardware's exponential and quotient
+// are exact enough (2^-21 against 2^-9 or 2^-12) and let the pass run at memory speed.
 #pragma once
 #include "kernels/cuda/pack.cuh"
 
@@ -7,7 +7,7 @@ namespace ogrom::cuda {
 
 template <class T>
 __device__ Math<T> exponential_of(Math<T> x) {
-    if constexpr (std::is_same_v<T, Bf16>) {
+    if constexpr (is_16_bit<T>) {
         return __expf(x);
     } else {
         return exp(x);
@@ -16,7 +16,7 @@ __device__ Math<T> exponential_of(Math<T> x) {
 
 template <class T>
 __device__ Math<T> quotient_of(Math<T> a, Math<T> b) {
-    if constexpr (std::is_same_v<T, Bf16>) {
+    if constexpr (is_16_bit<T>) {
         return __fdividef(a, b);
     } else {
         return a / b;

@@ -259,5 +259,6 @@ void layernorm_backward(Stream stream, const ops::LayerNormBackward<T>& op) {
 template void layernorm_backward(Stream, const ops::LayerNormBackward<float>&);
 template void layernorm_backward(Stream, const ops::LayerNormBackward<double>&);
 template void layernorm_backward(Stream, const ops::LayerNormBackward<Bf16>&);
+template void layernorm_backward(Stream, const ops::LayerNormBackward<Fp16>&);
 
 }  // namespace ogrom::cuda

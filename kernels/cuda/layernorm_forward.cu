@@ -194,8 +194,10 @@ void residual_norm_forward(Stream stream, const ops::ResidualNormForward<T>& op)
 template void layernorm_forward(Stream, const ops::LayerNormForward<float>&);
 template void layernorm_forward(Stream, const ops::LayerNormForward<double>&);
 template void layernorm_forward(Stream, const ops::LayerNormForward<Bf16>&);
+template void layernorm_forward(Stream, const ops::LayerNormForward<Fp16>&);
 template void residual_norm_forward(Stream, const ops::ResidualNormForward<float>&);
 template void residual_norm_forward(Stream, const ops::ResidualNormForward<double>&);
 template void residual_norm_forward(Stream, const ops::ResidualNormForward<Bf16>&);
+template void residual_norm_forward(Stream, const ops::ResidualNormForward<Fp16>&);
 
 }  // namespace ogrom::cuda

@@ -14,9 +14,10 @@ bool rows_fit(i64 in, i64 out, i64 alignment) {
 }
 
 // y[rows, out] of x[rows, in]
+template <class T>
 ProductShape forward_shape(i64 rows, i64 in, i64 out, Epilogue epilogue) {
-    return {.operands = Dtype::bf16,
-            .result = Dtype::bf16,
+    return {.operands = dtype_of<T>(),
+            .result = dtype_of<T>(),
             .m = rows,
             .n = out,
             .k = in,
@@ -47,11 +48,11 @@ bool empty(const Op& op) {
 
 template <class T>
 bool linear_bias(Stream stream, const ops::LinearBias<T>& op) {
-    if constexpr (std::is_same_v<T, Bf16>) {
+    if constexpr (is_16_bit<T>) {
         if (op.bias == nullptr || empty(op) || !rows_fit(op.in, op.out, alignment_of(op.y, op.x, op.weight, op.bias))) {
             return false;
         }
-        return run(stream, forward_shape(op.rows, op.in, op.out, Epilogue::bias),
+        return run(stream, forward_shape<T>(op.rows, op.in, op.out, Epilogue::bias),
                    {.y = op.y, .a = op.x, .b = op.weight, .bias = op.bias}, scratch(stream, product_workspace));
     } else {
         return false;
@@ -60,12 +61,12 @@ bool linear_bias(Stream stream, const ops::LinearBias<T>& op) {
 
 template <class T>
 bool linear_bias_gelu(Stream stream, const ops::LinearBiasGelu<T>& op) {
-    if constexpr (std::is_same_v<T, Bf16>) {
+    if constexpr (is_16_bit<T>) {
         if (op.bias == nullptr || empty(op) ||
             !rows_fit(op.in, op.out, alignment_of(op.y, op.u, op.x, op.weight, op.bias))) {
             return false;
         }
-        return run(stream, forward_shape(op.rows, op.in, op.out, Epilogue::bias_gelu),
+        return run(stream, forward_shape<T>(op.rows, op.in, op.out, Epilogue::bias_gelu),
                    {.y = op.y, .a = op.x, .b = op.weight, .bias = op.bias, .aux = op.u},
                    scratch(stream, product_workspace));
     } else {
@@ -75,12 +76,12 @@ bool linear_bias_gelu(Stream stream, const ops::LinearBiasGelu<T>& op) {
 
 template <class T>
 bool linear_input_gelu(Stream stream, const ops::LinearInputGelu<T>& op) {
-    if constexpr (std::is_same_v<T, Bf16>) {
+    if constexpr (is_16_bit<T>) {
         if (empty(op) || !rows_fit(op.in, op.out, alignment_of(op.d_u, op.d_y, op.weight, op.u))) {
             return false;
         }
-        const ProductShape shape{.operands = Dtype::bf16,
-                                 .result = Dtype::bf16,
+        const ProductShape shape{.operands = dtype_of<T>(),
+                                 .result = dtype_of<T>(),
                                  .m = op.rows,
                                  .n = op.in,
                                  .k = op.out,
@@ -99,11 +100,11 @@ bool linear_input_gelu(Stream stream, const ops::LinearInputGelu<T>& op) {
 
 template <class T>
 bool linear_gradients(Stream stream, const ops::LinearGradients<T>& op) {
-    if constexpr (std::is_same_v<T, Bf16>) {
+    if constexpr (is_16_bit<T>) {
         if (op.d_bias == nullptr || empty(op) || !rows_fit(op.in, op.out, alignment_of(op.d_weight, op.d_y, op.x))) {
             return false;
         }
-        const ProductShape shape{.operands = Dtype::bf16,
+        const ProductShape shape{.operands = dtype_of<T>(),
                                  .result = Dtype::fp32,
                                  .m = op.out,
                                  .n = op.in,
@@ -137,6 +138,7 @@ bool linear_gradients(Stream stream, const ops::LinearGradients<T>& op) {
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
 OGROM_INSTANTIATE(Bf16);
+OGROM_INSTANTIATE(Fp16);
 #undef OGROM_INSTANTIATE
 
 }  // namespace ogrom::cuda

@@ -65,6 +65,8 @@ void matmul(Stream stream, const ops::Matmul<T, Y>& op) {
 template void matmul(Stream, const ops::Matmul<float>&);
 template void matmul(Stream, const ops::Matmul<double>&);
 template void matmul(Stream, const ops::Matmul<Bf16>&);
+template void matmul(Stream, const ops::Matmul<Fp16>&);
 template void matmul(Stream, const ops::Matmul<Bf16, float>&);
+template void matmul(Stream, const ops::Matmul<Fp16, float>&);
 
 }  // namespace ogrom::cuda

@@ -304,13 +304,16 @@ void last_nonfinite(Stream stream, u64* key, const T* x, i64 n, u64 base) {
 template double sum_of_squares(Stream, const float*, i64);
 template double sum_of_squares(Stream, const double*, i64);
 template double sum_of_squares(Stream, const Bf16*, i64);
+template double sum_of_squares(Stream, const Fp16*, i64);
 template void block_squares(Stream, std::span<const ops::SquaresRange<float>>, ExactSum&);
 template void block_squares(Stream, std::span<const ops::SquaresRange<double>>, ExactSum&);
 template void block_squares(Stream, std::span<const ops::SquaresRange<Bf16>>, ExactSum&);
+template void block_squares(Stream, std::span<const ops::SquaresRange<Fp16>>, ExactSum&);
 template bool all_finite(Stream, const float*, i64);
 template bool all_finite(Stream, const double*, i64);
 template void last_nonfinite(Stream, u64*, const float*, i64, u64);
 template void last_nonfinite(Stream, u64*, const double*, i64, u64);
 template bool all_finite(Stream, const Bf16*, i64);
+template bool all_finite(Stream, const Fp16*, i64);
 
 }  // namespace ogrom::cuda

@@ -104,7 +104,8 @@ void pop_range() {}
     }                                                        \
     template void operation(Stream, const ops::Op<float>&);  \
     template void operation(Stream, const ops::Op<double>&); \
-    template void operation(Stream, const ops::Op<Bf16>&);
+    template void operation(Stream, const ops::Op<Bf16>&);   \
+    template void operation(Stream, const ops::Op<Fp16>&);
 
 OGROM_NOT_COMPILED(embedding_forward, EmbeddingForward)
 OGROM_NOT_COMPILED(embedding_backward, EmbeddingBackward)
@@ -144,6 +145,7 @@ double sum_of_squares(Stream, const T*, i64) {
 template double sum_of_squares(Stream, const float*, i64);
 template double sum_of_squares(Stream, const double*, i64);
 template double sum_of_squares(Stream, const Bf16*, i64);
+template double sum_of_squares(Stream, const Fp16*, i64);
 
 template <class T>
 void block_squares(Stream, std::span<const ops::SquaresRange<T>>, ExactSum&) {
@@ -152,6 +154,7 @@ void block_squares(Stream, std::span<const ops::SquaresRange<T>>, ExactSum&) {
 template void block_squares(Stream, std::span<const ops::SquaresRange<float>>, ExactSum&);
 template void block_squares(Stream, std::span<const ops::SquaresRange<double>>, ExactSum&);
 template void block_squares(Stream, std::span<const ops::SquaresRange<Bf16>>, ExactSum&);
+template void block_squares(Stream, std::span<const ops::SquaresRange<Fp16>>, ExactSum&);
 
 template <class T>
 bool all_finite(Stream, const T*, i64) {
@@ -160,6 +163,7 @@ bool all_finite(Stream, const T*, i64) {
 template bool all_finite(Stream, const float*, i64);
 template bool all_finite(Stream, const double*, i64);
 template bool all_finite(Stream, const Bf16*, i64);
+template bool all_finite(Stream, const Fp16*, i64);
 
 template <class T>
 void last_nonfinite(Stream, u64*, const T*, i64, u64) {
@@ -175,7 +179,9 @@ void matmul(Stream, const ops::Matmul<T, Y>&) {
 template void matmul(Stream, const ops::Matmul<float>&);
 template void matmul(Stream, const ops::Matmul<double>&);
 template void matmul(Stream, const ops::Matmul<Bf16>&);
+template void matmul(Stream, const ops::Matmul<Fp16>&);
 template void matmul(Stream, const ops::Matmul<Bf16, float>&);
+template void matmul(Stream, const ops::Matmul<Fp16, float>&);
 
 #define OGROM_NOT_COMPILED(operation, Op)                    \
     template <class T>                                       \
@@ -184,7 +190,8 @@ template void matmul(Stream, const ops::Matmul<Bf16, float>&);
     }                                                        \
     template bool operation(Stream, const ops::Op<float>&);  \
     template bool operation(Stream, const ops::Op<double>&); \
-    template bool operation(Stream, const ops::Op<Bf16>&);
+    template bool operation(Stream, const ops::Op<Bf16>&);   \
+    template bool operation(Stream, const ops::Op<Fp16>&);
 
 OGROM_NOT_COMPILED(linear_bias, LinearBias)
 OGROM_NOT_COMPILED(linear_bias_gelu, LinearBiasGelu)
@@ -199,6 +206,7 @@ void add(Stream, Y*, const X*, i64) {
 template void add(Stream, float*, const float*, i64);
 template void add(Stream, double*, const double*, i64);
 template void add(Stream, float*, const Bf16*, i64);
+template void add(Stream, float*, const Fp16*, i64);
 
 template <class T>
 void copy(Stream, T*, const T*, i64) {
@@ -207,6 +215,7 @@ void copy(Stream, T*, const T*, i64) {
 template void copy(Stream, float*, const float*, i64);
 template void copy(Stream, double*, const double*, i64);
 template void copy(Stream, Bf16*, const Bf16*, i64);
+template void copy(Stream, Fp16*, const Fp16*, i64);
 
 template <class T>
 void fill(Stream, T*, T, i64) {
@@ -215,6 +224,7 @@ void fill(Stream, T*, T, i64) {
 template void fill(Stream, float*, float, i64);
 template void fill(Stream, double*, double, i64);
 template void fill(Stream, Bf16*, Bf16, i64);
+template void fill(Stream, Fp16*, Fp16, i64);
 
 template <class To, class From>
 void cast(Stream, To*, const From*, i64) {
@@ -222,9 +232,13 @@ void cast(Stream, To*, const From*, i64) {
 }
 template void cast(Stream, float*, const double*, i64);
 template void cast(Stream, float*, const Bf16*, i64);
+template void cast(Stream, float*, const Fp16*, i64);
 template void cast(Stream, double*, const float*, i64);
 template void cast(Stream, double*, const Bf16*, i64);
+template void cast(Stream, double*, const Fp16*, i64);
 template void cast(Stream, Bf16*, const float*, i64);
+template void cast(Stream, Fp16*, const float*, i64);
 template void cast(Stream, Bf16*, const double*, i64);
+template void cast(Stream, Fp16*, const double*, i64);
 
 }  // namespace ogrom::cuda

@@ -98,7 +98,7 @@ template <class T>
 template <class T>
 [[nodiscard]] bool linear_gradients(Stream stream, const ops::LinearGradients<T>& op);
 
-// float, double: plain arithmetic; Bf16: tensor cores or cuDNN, see kernels/cuda/attention.h.
+// float, double: plain arithmetic; Bf16, Fp16: tensor cores or cuDNN, see kernels/cuda/attention.h.
 template <class T>
 void attention_forward(Stream stream, const ops::AttentionForward<T>& op);
 template <class T>

@@ -27,10 +27,10 @@ struct AdamWFactors {
     }
 };
 
-// The numbers that the update is made on: the master of bf16 weights, else the weights.
+// The numbers that the update is made on: the master of 16-bit weights, else the weights.
 template <int V, class Op>
 __device__ auto load_master(const Op& op, i64 i) {
-    if constexpr (std::is_same_v<decltype(op.weight), Bf16*>) {
+    if constexpr (is_16_bit<std::remove_pointer_t<decltype(op.weight)>>) {
         return load<V>(op.master + i);
     } else {
         return load<V>(op.weight + i);
@@ -39,7 +39,7 @@ __device__ auto load_master(const Op& op, i64 i) {
 
 template <int V, class Op, class M>
 __device__ void store_master(const Op& op, i64 i, const Values<M, V>& w) {
-    if constexpr (std::is_same_v<decltype(op.weight), Bf16*>) {
+    if constexpr (is_16_bit<std::remove_pointer_t<decltype(op.weight)>>) {
         store<V>(op.master + i, w);
     }
     store<V>(op.weight + i, w);
@@ -145,7 +145,7 @@ void run_update(Stream stream, const Op& op, bool aligned, const char* operation
     if (op.n == 0) {
         return;
     }
-    OGROM_ASSERT((op.master != nullptr) == (std::is_same_v<T, Bf16>));
+    OGROM_ASSERT((op.master != nullptr) == is_16_bit<T>);
     with_width<GradientOf<T>>(aligned, [&](auto width) {
         constexpr int V = decltype(width)::value;
         const unsigned blocks = grid_of(ceil_div(ceil_div(op.n, V), update_threads), update_blocks);
@@ -170,8 +170,10 @@ void sgd(Stream stream, const ops::Sgd<T>& op) {
 template void adamw(Stream, const ops::AdamW<float>&);
 template void adamw(Stream, const ops::AdamW<double>&);
 template void adamw(Stream, const ops::AdamW<Bf16>&);
+template void adamw(Stream, const ops::AdamW<Fp16>&);
 template void sgd(Stream, const ops::Sgd<float>&);
 template void sgd(Stream, const ops::Sgd<double>&);
 template void sgd(Stream, const ops::Sgd<Bf16>&);
+template void sgd(Stream, const ops::Sgd<Fp16>&);
 
 }  // namespace ogrom::cuda

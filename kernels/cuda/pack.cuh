@@ -1,6 +1,8 @@
 // 16-byte accesses: a pack is V neighbouring elements of a row. V = wide<T> where every pointer and row is aligned to
-// 16 bytes, else 1. In registers elements have the type of the arithmetic: bf16 is float there.
+// 16 bytes, else 1. In registers elements have the type of the arithmetic: types of 16 bits are
+// float there.
 #pragma once
+#include <bit>
 #include <cstdint>
 #include <type_traits>
 
@@ -25,15 +27,33 @@ struct alignas(V * sizeof(T) < 16 ? V * sizeof(T) : 16) Pack {
 };
 
 // Two neighbours in one register.
-template <int V>
-struct alignas(V * 2 < 16 ? V * 2 : 16) Pack<Bf16, V> {
+template <class T, int V>
+requires(is_16_bit<T>&& V > 1) struct alignas(V * 2 < 16 ? V * 2 : 16) Pack<T, V> {
     static_assert(V % 2 == 0);
     u32 pairs[V / 2];
 };
-template <>
-struct Pack<Bf16, 1> {
-    Bf16 at[1];
-};
+
+// {low, high} rounded to T in one register, and back.
+template <class T>
+__device__ u32 pack_pair(float low, float high) {
+    u32 packed;
+    if constexpr (std::is_same_v<T, Bf16>) {
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    } else {
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    }
+    return packed;
+}
+template <class T>
+__device__ void unpack_pair(float& low, float& high, u32 packed) {
+    if constexpr (std::is_same_v<T, Bf16>) {
+        low = __uint_as_float(packed << 16);
+        high = __uint_as_float(packed & 0xFFFF0000U);
+    } else {
+        low = to_float(std::bit_cast<Fp16>(static_cast<std::uint16_t>(packed)));
+        high = to_float(std::bit_cast<Fp16>(static_cast<std::uint16_t>(packed >> 16)));
+    }
+}
 
 template <class T, int V>
 struct Values {
@@ -48,11 +68,10 @@ __device__ Pack<T, V> load_packed(const T* from) {
 template <class T, int V>
 __device__ Values<T, V> unpacked(const Pack<T, V>& pack) {
     Values<T, V> out;
-    if constexpr (std::is_same_v<T, Bf16> && V > 1) {
+    if constexpr (is_16_bit<T> && V > 1) {
 #pragma unroll
         for (int i = 0; i < V / 2; ++i) {
-            out.at[2 * i] = __uint_as_float(pack.pairs[i] << 16);
-            out.at[2 * i + 1] = __uint_as_float(pack.pairs[i] & 0xFFFF0000U);
+            unpack_pair<T>(out.at[2 * i], out.at[2 * i + 1], pack.pairs[i]);
         }
     } else {
 #pragma unroll
@@ -71,12 +90,10 @@ __device__ Values<T, V> load(const T* from) {
 template <int V, class T, class U>
 __device__ void store(T* to, const Values<U, V>& values) {
     Pack<T, V> pack;
-    if constexpr (std::is_same_v<T, Bf16> && V > 1) {
+    if constexpr (is_16_bit<T> && V > 1) {
 #pragma unroll
         for (int i = 0; i < V / 2; ++i) {
-            asm("cvt.rn.bf16x2.f32 %0, %1, %2;"
-                : "=r"(pack.pairs[i])
-                : "f"(values.at[2 * i + 1]), "f"(values.at[2 * i]));
+            pack.pairs[i] = pack_pair<T>(values.at[2 * i], values.at[2 * i + 1]);
         }
     } else {
 #pragma unroll

@@ -31,6 +31,8 @@ void randomise(Stream stream, void* to, i64 bytes, Dtype type) {
     const i64 n = bytes / size_of(type);
     if (type == Dtype::bf16) {
         for_each(stream, n, RandomBody<Bf16>{static_cast<Bf16*>(to)}, "search_products");
+    } else if (type == Dtype::fp16) {
+        for_each(stream, n, RandomBody<Fp16>{static_cast<Fp16*>(to)}, "search_products");
     } else if (type == Dtype::fp32) {
         for_each(stream, n, RandomBody<float>{static_cast<float*>(to)}, "search_products");
     } else {
@@ -135,25 +137,34 @@ double time_of(Stream stream, const Candidate& candidate, double target) {
 }
 
 // The pass of an epilogue as its own kernel, behind or before the plain product.
-void pass_apart(Stream stream, const ProductShape& s, const ProductCall& call) {
-    auto* const y = static_cast<Bf16*>(call.y);
+template <class T>
+void pass_apart_of(Stream stream, const ProductShape& s, const ProductCall& call) {
+    auto* const y = static_cast<T*>(call.y);
     switch (s.epilogue) {
         case Epilogue::none:
             break;
         case Epilogue::bias:
-            add_bias<Bf16>(stream, {y, static_cast<const Bf16*>(call.bias), s.m, s.n, s.ldy});
+            add_bias<T>(stream, {y, static_cast<const T*>(call.bias), s.m, s.n, s.ldy});
             break;
         case Epilogue::bias_gelu:
-            bias_gelu_forward<Bf16>(stream, {static_cast<Bf16*>(const_cast<void*>(call.aux)), y,
-                                             static_cast<const Bf16*>(call.bias), s.m, s.n});
+            bias_gelu_forward<T>(
+                stream, {static_cast<T*>(const_cast<void*>(call.aux)), y, static_cast<const T*>(call.bias), s.m, s.n});
             break;
         case Epilogue::gelu_backward:
-            gelu_backward<Bf16>(stream, {y, y, static_cast<const Bf16*>(call.aux), s.m * s.n});
+            gelu_backward<T>(stream, {y, y, static_cast<const T*>(call.aux), s.m * s.n});
             break;
         case Epilogue::bias_gradient:
-            bias_gradient<Bf16>(stream, {static_cast<float*>(const_cast<void*>(call.bias)),
-                                         static_cast<const Bf16*>(call.a), s.k, s.m, s.lda});
+            bias_gradient<T>(stream, {static_cast<float*>(const_cast<void*>(call.bias)), static_cast<const T*>(call.a),
+                                      s.k, s.m, s.lda});
             break;
+    }
+}
+
+void pass_apart(Stream stream, const ProductShape& s, const ProductCall& call) {
+    if (s.operands == Dtype::fp16) {
+        pass_apart_of<Fp16>(stream, s, call);
+    } else {
+        pass_apart_of<Bf16>(stream, s, call);
     }
 }
 

@@ -36,7 +36,8 @@ struct Words {
     }
 };
 
-constexpr Words<Dtype, 3> dtypes{{{{"fp32", Dtype::fp32}, {"fp64", Dtype::fp64}, {"bf16", Dtype::bf16}}}};
+constexpr Words<Dtype, 4> dtypes{
+    {{{"fp32", Dtype::fp32}, {"fp64", Dtype::fp64}, {"bf16", Dtype::bf16}, {"fp16", Dtype::fp16}}}};
 constexpr Words<FloatProducts, 2> floats{{{{"fp32", FloatProducts::fp32}, {"tf32", FloatProducts::tf32}}}};
 constexpr Words<ops::Transpose, 2> transposes{{{{"n", ops::Transpose::no}, {"t", ops::Transpose::yes}}}};
 constexpr Words<ops::Accumulate, 2> modes{{{{"overwrite", ops::Accumulate::overwrite}, {"add", ops::Accumulate::add}}}};

@@ -18,6 +18,8 @@ cudaDataType_t data_type(Dtype type) {
             return CUDA_R_64F;
         case Dtype::bf16:
             return CUDA_R_16BF;
+        case Dtype::fp16:
+            return CUDA_R_16F;
         default:
             fail(ExitCode::usage, "products of " + std::string(name_of(type)) + " do not exist");
     }

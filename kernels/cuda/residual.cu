@@ -107,11 +107,14 @@ void dropout_backward(Stream stream, const ops::DropoutBackward<T>& op) {
 template void add_bias(Stream, const ops::AddBias<float>&);
 template void add_bias(Stream, const ops::AddBias<double>&);
 template void add_bias(Stream, const ops::AddBias<Bf16>&);
+template void add_bias(Stream, const ops::AddBias<Fp16>&);
 template void residual_forward(Stream, const ops::ResidualForward<float>&);
 template void residual_forward(Stream, const ops::ResidualForward<double>&);
 template void residual_forward(Stream, const ops::ResidualForward<Bf16>&);
+template void residual_forward(Stream, const ops::ResidualForward<Fp16>&);
 template void dropout_backward(Stream, const ops::DropoutBackward<float>&);
 template void dropout_backward(Stream, const ops::DropoutBackward<double>&);
 template void dropout_backward(Stream, const ops::DropoutBackward<Bf16>&);
+template void dropout_backward(Stream, const ops::DropoutBackward<Fp16>&);
 
 }  // namespace ogrom::cuda

@@ -77,11 +77,11 @@ i64 attention_workspace(const AttentionShape& shape, Backend backend, int thread
 // Which kernels this processor runs: "avx512" | "avx2" (recorded in provenance: the bits depend on it).
 const char* attention_backend();
 
-// bf16 on a GPU, process-wide; set it before the first call. automatic: cuDNN where the library is found and takes the
-// shape (no dropout, no segments, Tq = Tk from one offset, head_dim % 8 == 0 <= 128, rows of 16-byte packs, each array
-// below 2^31 elements), else our own kernels. cudnn: the same, but a call fails (usage) where the library was not
-// found. own: never cuDNN. cuDNN's backward pass adds in no fixed order: with AttentionOrder::fixed our own runs there
-// instead.
+// bf16 and fp16 on a GPU, process-wide; set it before the first call. automatic: cuDNN where the library is found and
+// takes the shape (no dropout, no segments, Tq = Tk from one offset, head_dim % 8 == 0 <= 128, rows of 16-byte packs,
+// each array below 2^31 elements), else our own kernels. cudnn: the same, but a call fails (usage) where the library
+// was not found. own: never cuDNN. cuDNN's backward pass adds in no fixed order: with AttentionOrder::fixed our own
+// runs there instead.
 enum class AttentionChoice { automatic, cudnn, own };
 enum class AttentionOrder { any, fixed };
 struct AttentionSettings {

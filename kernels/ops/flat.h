@@ -4,7 +4,7 @@
 //   fill   y[i] = value      n elements of traffic
 //   cast   y[i] = x[i], to the nearest of the other type, ties to even; Inf beyond its range, a NaN stays one
 // Ranges may be equal (of cast: where the types are) but must not overlap otherwise. Any cut gives the same bits.
-// Types: float and double; copy, fill and cast Bf16 as well; add of Bf16 to float, exact numbers, on a GPU.
+// Types: float and double; copy, fill and cast Bf16 and Fp16 as well; add of these to float, exact numbers.
 #pragma once
 #include "kernels/common/extents.h"
 #include "kernels/common/stream.h"

@@ -1,6 +1,6 @@
 // A linear layer's products together with the pass that stands beside each. w[out, in], rows x in -> rows x out, all
 // matrices packed. On a CPU, and wherever the GPU's library has no product with the pass in it, each is the two
-// operations that it names, with their bits; a bf16 product on a GPU may do the pass on its sums before they are
+// operations that it names, with their bits; a product of 16 bits on a GPU may do the pass on its sums before they are
 // rounded (cublasLt epilogues), which is one rounding fewer and one pass over memory less.
 //   linear_bias             y = x w^T + bias                            matmul, add_bias              2 rows in out
 //   flops linear_bias_gelu        u = x w^T + bias ; y = gelu(u)              matmul, bias_gelu_forward

@@ -12,8 +12,8 @@ namespace ogrom::ops {
 
 enum class Transpose { no, yes };
 
-// Types: y is stored in Y, which is T but where a product of bf16 adds to a gradient kept in float; sums and factors
-// are StatisticOf<T>.
+// Types: y is stored in Y, which is T but where a product of bf16 or fp16 adds to a gradient kept in float; sums and
+// factors are StatisticOf<T>.
 template <class T, class Y = T>
 struct Matmul {
     Y* y;

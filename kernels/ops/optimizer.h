@@ -31,7 +31,7 @@ struct AdamW {
     double lr_factor = 1;
     double decay = 0;                         // weight decay of this range (0 on biases and norms)
     const StepScalars* scalars_at = nullptr;  // where the kernel runs; overrides `scalars` when set
-    GradientOf<T>* master = nullptr;          // of bf16: updated, and rounded into weight; else null, weight is it
+    GradientOf<T>* master = nullptr;          // of 16 bits: updated, and rounded into weight; else null, weight is it
 };
 template <class T>
 void adamw(Stream stream, const AdamW<T>& op);

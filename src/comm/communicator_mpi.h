@@ -1,6 +1,6 @@
 // Collectives and messages on host memory over MPI. `any` order uses what is fastest, `fixed` order always our own
-// exchange (comm/operation), and so do all sums of bf16, which MPI does not know: in float by the owner, in rank order,
-// rounded once. Calls above chunk_bytes are cut, the same number of calls on every rank.
+// exchange (comm/operation), and so do all sums of bf16 and fp16, which MPI does not know: in float by the owner, in
+// rank order, rounded once. Calls above chunk_bytes are cut, the same number of calls on every rank.
 #pragma once
 #include <memory>
 #include <string>

@@ -27,7 +27,7 @@ private:
         NcclLane& lane = axis_->collectives();
         const auto& what = call.what;
         const auto check = [&](nccl::Result result) { axis_->check(result, lane.comm, text); };
-        const bool rounds = what.type == Dtype::fp32 || what.type == Dtype::fp64 || what.type == Dtype::bf16;
+        const bool rounds = what.type == Dtype::fp32 || what.type == Dtype::fp64 || has_16_bits(what.type);
         const bool ordered = what.order == ReduceOrder::fixed && what.op == ReduceOp::sum && rounds;
         switch (what.kind) {
             case Kind::all_reduce:

@@ -6,11 +6,11 @@
 // same time; that needs as many hardware queues, which is why the session asks for 32 (CUDA_DEVICE_MAX_CONNECTIONS).
 // Messages go through the channels that the axis was made with (comm/axis_set): a pair of ranks and a direction each,
 // as a pipeline needs them. To any other rank they are refused by name. Type and count of both ends are not compared.
-// Sums: `any` order is NCCL's (bf16: rounded at every step); `fixed` order sends every contribution to the owner, which
-// adds in rank order (bf16: in float, rounded once): the same bits as comm/communicator_mpi.
-// Failures: the axis asks NCCL for errors while anything is under way and turns them into Error(peer); a partner that
-// never comes is found where the host waits (comm/wait, wait_for_device) by the watchdog's deadline. NCCL's
-// communicators are aborted, not destroyed, once the job has failed.
+// Sums: `any` order is NCCL's (bf16, fp16: rounded at every step); `fixed` order sends every contribution to the owner,
+// which adds in rank order (bf16, fp16: in float, rounded once): the same bits as comm/communicator_mpi. Failures: the
+// axis asks NCCL for errors while anything is under way and turns them into Error(peer); a partner that never comes is
+// found where the host waits (comm/wait, wait_for_device) by the watchdog's deadline. NCCL's communicators are aborted,
+// not destroyed, once the job has failed.
 #pragma once
 #include <memory>
 #include <span>

@@ -23,7 +23,7 @@ public:
     PieceMaker(StagedCore& core, const DeviceCall& call, int rank, int size)
         : core_(core), carrier_(core.carrier()), stream_(core.communication()), call_(call), rank_(rank), size_(size) {
         bytes_ = size_of(call.what.type);
-        // bf16 sums are made in rank order anyway: their room is here rather than taken by each call.
+        // Sums of 16-bit types are made in rank order anyway: their room is here rather than taken by each call.
         sums_ =
             call.what.order == ReduceOrder::fixed || !mpi_adds(call.what.type) ? ReduceOrder::fixed : ReduceOrder::any;
     }

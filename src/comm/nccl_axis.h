@@ -52,7 +52,7 @@ public:
     NcclLane* channel_to(int rank);  // null: there is none
     NcclLane* channel_from(int rank);
 
-    // Room of the fixed order's bf16 sums, on the device.
+    // Room of the fixed order's sums of 16-bit types, on the device.
     static constexpr i64 sum_elements = i64{1} << 18;
     [[nodiscard]] float* sums() { return static_cast<float*>(workspace_); }
 

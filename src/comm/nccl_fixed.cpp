@@ -29,15 +29,17 @@ void add_in_rank_order(Stream stream, T* out, const Contribution& contribution, 
     }
 }
 
-void add_in_rank_order(Stream stream, float* sums, Bf16* out, const Contribution& contribution, int ranks, i64 n) {
+// Of a type of 16 bits: in float, rounded once.
+template <class T>
+void add_in_rank_order(Stream stream, float* sums, T* out, const Contribution& contribution, int ranks, i64 n) {
     for (i64 first = 0; first < n; first += NcclAxis::sum_elements) {
         const i64 now = std::min(n - first, NcclAxis::sum_elements);
-        const auto part = [&](int rank) { return static_cast<const Bf16*>(contribution(rank)) + first; };
-        ops::cast<float, Bf16>(stream, sums, part(0), now);
+        const auto part = [&](int rank) { return static_cast<const T*>(contribution(rank)) + first; };
+        ops::cast<float, T>(stream, sums, part(0), now);
         for (int rank = 1; rank < ranks; ++rank) {
-            ops::add<float, Bf16>(stream, sums, part(rank), now);
+            ops::add<float, T>(stream, sums, part(rank), now);
         }
-        ops::cast<Bf16, float>(stream, out + first, sums, now);
+        ops::cast<T, float>(stream, out + first, sums, now);
     }
 }
 
@@ -79,6 +81,8 @@ public:
                 return add_in_rank_order(lane_.stream, static_cast<double*>(out), contribution, size(), n, rank());
             case Dtype::bf16:
                 return add_in_rank_order(lane_.stream, axis_.sums(), static_cast<Bf16*>(out), contribution, size(), n);
+            case Dtype::fp16:
+                return add_in_rank_order(lane_.stream, axis_.sums(), static_cast<Fp16*>(out), contribution, size(), n);
             default:  // sums of integers have no order
                 OGROM_ASSERT(call_.what.type == Dtype::fp32);
         }

@@ -1,5 +1,5 @@
 // Sums in rank order over NCCL: each owner receives all contributions and adds them, on the device. The same bits as
-// the fixed order on the host (comm/operation). fp32 and fp64 in their own type, bf16 in float, rounded once.
+// the fixed order on the host (comm/operation). fp32 and fp64 in their own type, 16 bits in float, rounded once.
 #pragma once
 #include "src/comm/nccl_axis.h"
 

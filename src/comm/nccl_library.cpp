@@ -111,13 +111,14 @@ ncclDataType_t native(Dtype type) {
             return ncclFloat64;
         case Dtype::bf16:
             return ncclBfloat16;
+        case Dtype::fp16:
+            return ncclFloat16;
         case Dtype::i32:
             return ncclInt32;
         case Dtype::i64:
             return ncclInt64;
         case Dtype::u64:
             return ncclUint64;
-        case Dtype::fp16:
         case Dtype::fp8_e4m3:
         case Dtype::fp8_e5m2:
         case Dtype::u16:

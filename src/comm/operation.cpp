@@ -19,8 +19,8 @@ MPI_Datatype mpi_type(Dtype type) {
         case Dtype::u64:
             return MPI_UINT64_T;
         case Dtype::bf16:
-            return MPI_UINT16_T;
         case Dtype::fp16:
+            return MPI_UINT16_T;
         case Dtype::fp8_e4m3:
         case Dtype::fp8_e5m2:
         case Dtype::u16:
@@ -31,7 +31,7 @@ MPI_Datatype mpi_type(Dtype type) {
 }
 
 bool mpi_adds(Dtype type) {
-    return type != Dtype::bf16;
+    return !has_16_bits(type);
 }
 
 MPI_Op mpi_op(ReduceOp op) {

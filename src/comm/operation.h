@@ -10,7 +10,7 @@
 
 namespace ogrom {
 
-MPI_Datatype mpi_type(Dtype type);  // bf16: as 16 bits, to be moved
+MPI_Datatype mpi_type(Dtype type);  // bf16, fp16: as 16 bits, to be moved
 bool mpi_adds(Dtype type);          // MPI can reduce it
 MPI_Op mpi_op(ReduceOp op);
 

@@ -14,7 +14,7 @@ namespace {
 
 // What sums of T are kept in.
 template <class T>
-using SumOf = std::conditional_t<std::is_same_v<T, Bf16>, float, T>;
+using SumOf = std::conditional_t<is_16_bit<T>, float, T>;
 
 template <class T>
 void fold(SumOf<T>* sum, const T* next, i64 count, ReduceOp op) {
@@ -69,18 +69,18 @@ void check_transfer(i64 count, Dtype type, std::string_view label) {
         case Dtype::fp32:
         case Dtype::fp64:
         case Dtype::bf16:
+        case Dtype::fp16:
         case Dtype::i32:
         case Dtype::i64:
         case Dtype::u64:
             return;
-        case Dtype::fp16:
         case Dtype::fp8_e4m3:
         case Dtype::fp8_e5m2:
         case Dtype::u16:
             break;
     }
     fail(ExitCode::peer,
-         fmt::format("collective '{}': type {} is not built yet; fp32, fp64, bf16, i32, i64 and u64 are", label,
+         fmt::format("collective '{}': type {} is not built yet; fp32, fp64, bf16, fp16, i32, i64 and u64 are", label,
                      name_of(type)));
 }
 
@@ -130,6 +130,7 @@ void combine_in_rank_order(void* out, const std::function<const void*(int)>& con
         case Dtype::bf16:
             return combine(static_cast<Bf16*>(out), contribution, ranks, count, op);
         case Dtype::fp16:
+            return combine(static_cast<Fp16*>(out), contribution, ranks, count, op);
         case Dtype::fp8_e4m3:
         case Dtype::fp8_e5m2:
         case Dtype::u16:

@@ -67,8 +67,8 @@ PlannedDevice planned_device(const RunConfig& run) {
     if (run.run.device != "auto") {
         return {run.run.device == "cuda" ? Backend::cuda : Backend::cpu, "run.device"};
     }
-    if (run.precision.weights == Dtype::bf16) {
-        return {Backend::cuda, "precision.weights = \"bf16\""};
+    if (has_16_bits(run.precision.weights)) {
+        return {Backend::cuda, fmt::format("precision.weights = \"{}\"", name_of(run.precision.weights))};
     }
     const Device here = select_device("auto", 0);
     return {here.backend,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <filesystem>
 #include <fmt/format.h>
 
@@ -51,14 +52,35 @@ std::string origin(const Resolution& r, const std::string& name) {
     return derived == r.derived.end() ? "default" : fmt::format("derived: {}", derived->second);
 }
 
-// bf16 weights: arithmetic in fp32, on a GPU.
-void check_bf16(Resolution& r) {
+// Weights of 16 bits: arithmetic in fp32, on a GPU.
+void check_16_bits(Resolution& r) {
+    const std::string_view type = name_of(r.run.precision.weights);
     if (r.sound({"numerics.compute"}) && r.run.numerics.compute != Dtype::fp32) {
-        r.fault("precision.weights", fmt::format("bf16 with numerics.compute {}; would be right: numerics.compute fp32",
-                                                 name_of(r.run.numerics.compute)));
+        r.fault("precision.weights", fmt::format("{} with numerics.compute {}; would be right: numerics.compute fp32",
+                                                 type, name_of(r.run.numerics.compute)));
     }
     if (r.sound({"run.device"}) && r.run.run.device == "cpu") {
-        r.fault("precision.weights", "bf16 needs a GPU; would be right: fp32, or run.device cuda or auto");
+        r.fault("precision.weights",
+                fmt::format("{} needs a GPU; would be right: fp32, or run.device cuda or auto", type));
+    }
+}
+
+// Factors that change exponents alone, so that taking them off again leaves the bits.
+void check_loss_scale(Resolution& r) {
+    const PrecisionConfig& precision = r.run.precision;
+    const auto check_power = [&](const char* key, i64 value) {
+        if (r.sound({key}) && (value & (value - 1)) != 0) {
+            const i64 below = static_cast<i64>(std::bit_floor(static_cast<u64>(value)));
+            r.fault(key, fmt::format("{} is no power of 2; would be right: {} or {}", value, below, 2 * below));
+        }
+    };
+    check_power("precision.loss_scale_initial", precision.loss_scale_initial);
+    check_power("precision.loss_scale_min", precision.loss_scale_min);
+    if (r.sound({"precision.loss_scale_initial", "precision.loss_scale_min"}) &&
+        precision.loss_scale_min > precision.loss_scale_initial) {
+        r.fault("precision.loss_scale_min",
+                fmt::format("{} is above precision.loss_scale_initial {}; would be right: {} or less",
+                            precision.loss_scale_min, precision.loss_scale_initial, precision.loss_scale_initial));
     }
 }
 
@@ -121,8 +143,8 @@ void resolve_types(Resolution& r) {
         if (!r.given(key)) {
             type = compute;
             r.derived[key] = "= numerics.compute";
-        } else if (key == std::string_view("precision.weights") && type == Dtype::bf16) {
-            check_bf16(r);
+        } else if (key == std::string_view("precision.weights") && has_16_bits(type)) {
+            check_16_bits(r);
         } else if (r.sound({key, "numerics.compute"}) && type != compute &&
                    (type == Dtype::fp32 || type == Dtype::fp64)) {
             r.fault(key, fmt::format("{} differs from numerics.compute {}: not built yet; would be right: {}, or "
@@ -130,6 +152,7 @@ void resolve_types(Resolution& r) {
                                      name_of(type), name_of(compute), name_of(compute)));
         }
     }
+    check_loss_scale(r);
 }
 
 void resolve_run_section(Resolution& r) {

@@ -75,9 +75,16 @@ struct NumericsConfig {
     i64 max_skipped_steps = 10;  // consecutive skips before the run stops
 };
 
+enum class LossScaleKind { dynamic, fixed };
+
 struct PrecisionConfig {
-    // = numerics.compute, or bf16 on a GPU with an fp32 master; fp16, fp8: named, refused until built
+    // = numerics.compute, or bf16 or fp16 on a GPU with an fp32 master; fp8: named, refused until built
     Dtype weights = Dtype::fp32;
+    // Of fp16 weights (optim/loss_scaling); powers of two.
+    LossScaleKind loss_scale = LossScaleKind::dynamic;
+    i64 loss_scale_initial = 65536;
+    i64 loss_scale_window = 1000;  // steps without an overflow before it doubles
+    i64 loss_scale_min = 1;
 };
 
 struct CheckpointConfig {

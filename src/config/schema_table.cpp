@@ -32,6 +32,13 @@ const Effect with_validation{"data.valid or a data.valid_fraction", "data.valid_
                              }};
 const Effect with_skip{"numerics.on_nonfinite = \"skip\"", "numerics.on_nonfinite",
                        [](const RunConfig& run) { return run.numerics.on_nonfinite == NonFinite::skip; }};
+const Effect with_fp16{"precision.weights = \"fp16\"", "precision.weights",
+                       [](const RunConfig& run) { return run.precision.weights == Dtype::fp16; }};
+const Effect with_moving_scale{"precision.weights = \"fp16\" and precision.loss_scale = \"dynamic\"",
+                               "precision.loss_scale", [](const RunConfig& run) {
+                                   return run.precision.weights == Dtype::fp16 &&
+                                          run.precision.loss_scale == LossScaleKind::dynamic;
+                               }};
 const Effect with_data{"parallel.data > 1", "parallel.data",
                        [](const RunConfig& run) { return run.parallel.data > 1; }};
 const Effect with_tensor{"parallel.tensor > 1", "parallel.tensor",
@@ -250,9 +257,21 @@ const std::vector<Key> table = {
      ask_key, "grad_clip clip_grad max_grad_norm gradient_clipping gradient_clip_val",
      "largest global gradient norm; 0 = no clipping"},
 
-    {"precision", "weights", FIELD(precision.weights), "", derived, "numerics.compute", any, dtypes, "fp32 fp64 bf16",
+    {"precision", "weights", FIELD(precision.weights), "", derived, "numerics.compute", any, dtypes,
+     "fp32 fp64 bf16 fp16",
      always, ask_key, "param_dtype weight_dtype bf16 fp16 fp8",
-     "storage type of weights and activations: = numerics.compute, or bf16 on a GPU with an fp32 master"},
+     "storage type of weights and activations: = numerics.compute, or bf16 or fp16 on a GPU with an fp32 master"},
+    {"precision", "loss_scale", FIELD(precision.loss_scale), "", value, "dynamic", any, {"dynamic", "fixed"}, "",
+     with_fp16, ask_key, "loss_scaling loss_scaler grad_scaler dynamic_loss_scale",
+     "factor on the gradient while it is in fp16: halved where the gradient is not finite (that step updates nothing), doubled after loss_scale_window steps without; or loss_scale_initial for ever"},
+    {"precision", "loss_scale_initial", FIELD(precision.loss_scale_initial), "a power of 2", value, "65536",
+     between(1, 16'777'216), none, "", with_fp16, ask_key, "initial_loss_scale init_scale", "first factor"},
+    {"precision", "loss_scale_window", FIELD(precision.loss_scale_window), "optimizer steps", value, "1000",
+     between(1, 1e12), none, "", with_moving_scale, ask_key, "growth_interval",
+     "steps in a row with a finite gradient before the factor doubles; 16777216 is the largest"},
+    {"precision", "loss_scale_min", FIELD(precision.loss_scale_min), "a power of 2", value, "1",
+     between(1, 16'777'216), none, "", with_moving_scale, ask_key, "min_loss_scale",
+     "smallest factor; a gradient that is not finite at it is a fault, see numerics.on_nonfinite"},
 
     {"numerics", "compute", FIELD(numerics.compute), "", value, "fp32", any, {"fp32", "fp64", "bf16", "fp16"},
      "fp32 fp64", always, fixed_key, "dtype compute_dtype precision",

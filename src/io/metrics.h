@@ -29,6 +29,7 @@ struct StepMetrics {
     i64 bytes_sent = 0;              // by this rank in the step
     bool skipped = false;
     std::optional<double> valid_loss;
+    double loss_scale = 1;  // of fp16, during the step
 };
 
 class Metrics {

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <fmt/format.h>
 #include <limits>
+#include <span>
 
 #include "src/base/file.h"
 #include "src/base/text.h"
@@ -24,12 +25,46 @@ Number parse_number(const std::string& text, const std::string& where, const cha
     return value;
 }
 
-std::string column_line() {
+std::string column_line(std::span<const MetricsColumn> columns) {
     std::string line;
-    for (const MetricsColumn& column : metrics_columns()) {
+    for (const MetricsColumn& column : columns) {
         line += (line.empty() ? "" : ",") + std::string(column.name);
     }
     return line;
+}
+
+// The columns of files written before there was a loss scale.
+std::span<const MetricsColumn> columns_without_scale() {
+    const std::span<const MetricsColumn> all = metrics_columns();
+    return all.first(all.size() - 1);
+}
+
+StepMetrics parse_columns(std::string_view line, const std::string& where, std::span<const MetricsColumn> columns) {
+    const std::vector<std::string> parts = split(line, ',');
+    if (parts.size() != columns.size()) {
+        fail(ExitCode::checkpoint, fmt::format("{}: {} columns, {} are wanted", where, parts.size(), columns.size()));
+    }
+    StepMetrics row;
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+        const MetricsColumn& column = columns[i];
+        switch (column.kind) {
+            case MetricsColumn::Kind::integer:
+                row.*column.integer = parse_number<i64>(parts[i], where, column.name);
+                break;
+            case MetricsColumn::Kind::real:
+                row.*column.real = parse_number<double>(parts[i], where, column.name);
+                break;
+            case MetricsColumn::Kind::flag:
+                row.skipped = parse_number<int>(parts[i], where, column.name) != 0;
+                break;
+            case MetricsColumn::Kind::optional:
+                if (!parts[i].empty()) {
+                    row.valid_loss = parse_number<double>(parts[i], where, column.name);
+                }
+                break;
+        }
+    }
+    return row;
 }
 
 }  // namespace
@@ -62,12 +97,13 @@ const std::vector<MetricsColumn>& metrics_columns() {
         integer("bytes_sent", "B", &Row::bytes_sent),
         {"skipped", "0 or 1", Kind::flag},
         {"valid_loss", "nat per token", Kind::optional},
+        real("loss_scale", "1", &Row::loss_scale),
     };
     return columns;
 }
 
 std::string metrics_head() {
-    return fmt::format("{}\n{}\n", format_line, column_line());
+    return fmt::format("{}\n{}\n", format_line, column_line(metrics_columns()));
 }
 
 std::string metrics_line(const StepMetrics& row) {
@@ -93,32 +129,7 @@ std::string metrics_line(const StepMetrics& row) {
 }
 
 StepMetrics parse_metrics_line(std::string_view line, const std::string& where) {
-    const std::vector<std::string> parts = split(line, ',');
-    const auto& columns = metrics_columns();
-    if (parts.size() != columns.size()) {
-        fail(ExitCode::checkpoint, fmt::format("{}: {} columns, {} are wanted", where, parts.size(), columns.size()));
-    }
-    StepMetrics row;
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-        const MetricsColumn& column = columns[i];
-        switch (column.kind) {
-            case MetricsColumn::Kind::integer:
-                row.*column.integer = parse_number<i64>(parts[i], where, column.name);
-                break;
-            case MetricsColumn::Kind::real:
-                row.*column.real = parse_number<double>(parts[i], where, column.name);
-                break;
-            case MetricsColumn::Kind::flag:
-                row.skipped = parse_number<int>(parts[i], where, column.name) != 0;
-                break;
-            case MetricsColumn::Kind::optional:
-                if (!parts[i].empty()) {
-                    row.valid_loss = parse_number<double>(parts[i], where, column.name);
-                }
-                break;
-        }
-    }
-    return row;
+    return parse_columns(line, where, metrics_columns());
 }
 
 namespace {
@@ -129,6 +140,7 @@ enum class OnDamage { refuse, pass_over };
 MetricsFound read_rows(const std::string& path, OnDamage on_damage) {
     const std::string text = read_file(path, csv_limit);
     MetricsFound found;
+    std::span<const MetricsColumn> columns = metrics_columns();
     i64 number = 0;
     const auto damaged = [&](const Error& error) {
         if (on_damage == OnDamage::refuse) {
@@ -139,13 +151,18 @@ MetricsFound read_rows(const std::string& path, OnDamage on_damage) {
     for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
         const std::string_view line(text.data() + at, end - at);
         ++number;
-        const std::string wanted = number == 1 ? std::string(format_line) : number == 2 ? column_line() : std::string();
+        if (number == 2 && line == column_line(columns_without_scale())) {
+            columns = columns_without_scale();
+        }
+        const std::string wanted = number == 1   ? std::string(format_line)
+                                   : number == 2 ? column_line(columns)
+                                                 : std::string();
         try {
             require(number > 2 || line == wanted, ExitCode::checkpoint,
                     fmt::format("{}:{}: '{}' found, '{}' wanted: not a metrics file of this format", path, number, line,
                                 wanted));
             if (number > 2) {
-                found.rows.push_back(parse_metrics_line(line, fmt::format("{}:{}", path, number)));
+                found.rows.push_back(parse_columns(line, fmt::format("{}:{}", path, number), columns));
             }
         } catch (const Error& error) {
             damaged(error);

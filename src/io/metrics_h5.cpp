@@ -127,6 +127,9 @@ std::vector<StepMetrics> read_metrics_h5(const std::string& path) {
     require(format == 1, ExitCode::checkpoint, fmt::format("{}: format {} is not known", path, format));
     std::vector<StepMetrics> rows;
     for (const MetricsColumn& column : metrics_columns()) {
+        if (column.real == &StepMetrics::loss_scale && !h5::has_link(file.get(), "/metrics/loss_scale")) {
+            continue;  // written before there was one
+        }
         if (holds_reals(column)) {
             fill_column<double>(file.get(), column, rows, path, set_real);
         } else {

@@ -43,7 +43,7 @@ Snapshot<T>::Snapshot(const StepState<T>& state, const HostWindow& window, Arena
     if constexpr (std::is_same_v<T, Held>) {
         views_ = {state.weights, state.moment1, state.moment2};
     } else {
-        fail(ExitCode::usage, "bf16 needs a GPU");
+        fail(ExitCode::usage, std::string(name_of(dtype_of<T>())) + " needs a GPU");
     }
 }
 
@@ -99,5 +99,6 @@ void Snapshot<T>::deliver() const {
 template class Snapshot<float>;
 template class Snapshot<double>;
 template class Snapshot<Bf16>;
+template class Snapshot<Fp16>;
 
 }  // namespace ogrom

@@ -11,12 +11,12 @@ namespace ogrom {
 template <class T>
 class Snapshot {
 public:
-    using Held = GradientOf<T>;  // of weights (bf16: the master), moments and of what a checkpoint stores
+    using Held = GradientOf<T>;  // of weights (16 bits: the master), moments and of what a checkpoint stores
     // `state` and `window` must outlive it.
     Snapshot(const StepState<T>& state, const HostWindow& window, Arena& arena, Stream stream);
 
     // The state as it is now; a moment that the optimizer lacks is empty. Weights have the ranges of state.weights: of
-    // bf16 the master where this rank has it, elsewhere the weights themselves. Valid until the next call.
+    // 16 bits the master where this rank has it, elsewhere the weights themselves. Valid until the next call.
     struct Views {
         FlatView<Held> weights, moment1, moment2;
     };

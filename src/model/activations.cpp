@@ -175,7 +175,7 @@ bool is_statistic(ActivationName id) {
 class TableWriter {
 public:
     TableWriter(const ModelConfig& model, const StageShape& shape, Dtype compute)
-        : model_(model), shape_(shape), compute_(compute), statistic_(compute == Dtype::bf16 ? Dtype::fp32 : compute) {
+        : model_(model), shape_(shape), compute_(compute), statistic_(has_16_bits(compute) ? Dtype::fp32 : compute) {
         const i64 tp = shape.tensor.size;
         const char* over = tp > 1 ? "/tp" : "";
         const bool split = tp > 1 && shape.sequence == Sequence::split;
@@ -343,5 +343,6 @@ ActivationSet<T>::ActivationSet(const std::vector<Activation>& table, Arena& are
 template class ActivationSet<float>;
 template class ActivationSet<double>;
 template class ActivationSet<Bf16>;
+template class ActivationSet<Fp16>;
 
 }  // namespace ogrom

@@ -107,7 +107,7 @@ class ActivationSet {
 public:
     ActivationSet(const std::vector<Activation>& table, Arena& arena);
     [[nodiscard]] T* at(ActivationName name, const CopyPlace& place = {}) const { return of<T>(name, place); }
-    // Rows of statistics and of small gradients, which bf16 is too coarse for.
+    // Rows of statistics and of small gradients, which 16 bits are too coarse for.
     [[nodiscard]] StatisticOf<T>* statistic(ActivationName name, const CopyPlace& place = {}) const {
         return of<StatisticOf<T>>(name, place);
     }

@@ -130,6 +130,7 @@ void attention_backward(Stream stream, const Attention<T>& layer, Work work, Rec
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
 OGROM_INSTANTIATE(Bf16);
+OGROM_INSTANTIATE(Fp16);
 #undef OGROM_INSTANTIATE
 
 }  // namespace ogrom

@@ -142,6 +142,7 @@ UnitPointers<T> pointers_in(const Unit& unit, const T* weights, GradientOf<T>* g
 template class UnitBinder<float>;
 template class UnitBinder<double>;
 template class UnitBinder<Bf16>;
+template class UnitBinder<Fp16>;
 template UnitPointers<float> pointers_in<float>(const Unit&, const float*, float*);
 template UnitPointers<double> pointers_in<double>(const Unit&, const double*, double*);
 

@@ -90,6 +90,7 @@ void add_from_beside(Stream stream, const Block<T>& block, GradientOf<T>* side) 
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
 OGROM_INSTANTIATE(Bf16);
+OGROM_INSTANTIATE(Fp16);
 #undef OGROM_INSTANTIATE
 
 }  // namespace ogrom

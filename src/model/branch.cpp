@@ -161,6 +161,7 @@ void enter_branch(Stream stream, const Linear<T>& linear, const Norm<T>& norm, c
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
 OGROM_INSTANTIATE(Bf16);
+OGROM_INSTANTIATE(Fp16);
 #undef OGROM_INSTANTIATE
 
 }  // namespace ogrom

@@ -170,6 +170,7 @@ void embedding_backward(Stream stream, const Embedding<T>& embedding, T* d_y, co
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
 OGROM_INSTANTIATE(Bf16);
+OGROM_INSTANTIATE(Fp16);
 #undef OGROM_INSTANTIATE
 
 }  // namespace ogrom

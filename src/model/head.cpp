@@ -204,6 +204,7 @@ void head_backward(Stream stream, const Head<T>& head, double* loss_sum, T* d, c
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
 OGROM_INSTANTIATE(Bf16);
+OGROM_INSTANTIATE(Fp16);
 #undef OGROM_INSTANTIATE
 
 }  // namespace ogrom

@@ -96,6 +96,7 @@ void linear_gradients(Stream stream, const Linear<T>& linear, const T* d_y, cons
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
 OGROM_INSTANTIATE(Bf16);
+OGROM_INSTANTIATE(Fp16);
 #undef OGROM_INSTANTIATE
 
 }  // namespace ogrom

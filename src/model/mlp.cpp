@@ -79,6 +79,7 @@ void mlp_backward(Stream stream, const Mlp<T>& layer, Work work, Recompute recom
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
 OGROM_INSTANTIATE(Bf16);
+OGROM_INSTANTIATE(Fp16);
 #undef OGROM_INSTANTIATE
 
 }  // namespace ogrom

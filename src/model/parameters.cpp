@@ -93,7 +93,7 @@ private:
         row.shape = std::move(shape);
         row.layer = layer;
         row.storage = storage_;
-        row.master = row.moment = storage_ == Dtype::bf16 ? Dtype::fp32 : storage_;
+        row.master = row.moment = has_16_bits(storage_) ? Dtype::fp32 : storage_;
         return row;
     }
     const ModelConfig& model_;

@@ -54,7 +54,7 @@ private:
     std::vector<Parameter> rows_;
 };
 
-// `storage`: of the weights. Masters and moments are fp32 where that is bf16, else the same.
+// `storage`: of the weights. Masters and moments are fp32 where that has 16 bits, else the same.
 ParameterTable make_parameters(const ModelConfig& model, Dtype storage);
 
 // A range of elements of a flat buffer.

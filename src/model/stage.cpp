@@ -289,5 +289,6 @@ Stage<T>::~Stage() = default;
 template class Stage<float>;
 template class Stage<double>;
 template class Stage<Bf16>;
+template class Stage<Fp16>;
 
 }  // namespace ogrom

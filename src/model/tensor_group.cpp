@@ -41,6 +41,7 @@ void scatter_positions(const TensorGroup& group, T* part, const T* whole, i64 B,
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
 OGROM_INSTANTIATE(Bf16);
+OGROM_INSTANTIATE(Fp16);
 #undef OGROM_INSTANTIATE
 
 }  // namespace ogrom

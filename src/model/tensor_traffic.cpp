@@ -33,7 +33,7 @@ TensorTraffic cross_entropy(const TrafficShape& shape) {
     TensorTraffic traffic;
     for (i64 first = 0; shape.group.size > 1 && first < shape.rows; first += shape.logits_rows) {
         const i64 rows = std::min(shape.logits_rows, shape.rows - first);
-        const Dtype statistic = shape.type == Dtype::bf16 ? Dtype::fp32 : shape.type;
+        const Dtype statistic = has_16_bits(shape.type) ? Dtype::fp32 : shape.type;
         traffic.all_reduce += all_reduce_bytes(rows, size_of(statistic), shape.group);
         traffic.all_reduce += all_reduce_bytes(2 * rows, size_of(Dtype::fp64), shape.group);
     }

@@ -98,6 +98,7 @@ double clip_factor(double norm, double clip_norm) {
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
 OGROM_INSTANTIATE(Bf16);
+OGROM_INSTANTIATE(Fp16);
 #undef OGROM_INSTANTIATE
 
 }  // namespace ogrom

@@ -168,5 +168,6 @@ void GradientJoin<T>::run() {
 template class GradientJoin<float>;
 template class GradientJoin<double>;
 template class GradientJoin<Bf16>;
+template class GradientJoin<Fp16>;
 
 }  // namespace ogrom

@@ -105,6 +105,7 @@ StateBytes state_bytes(const ParameterLayout& layout, const Ownership& ownership
 template class FlatView<float>;
 template class FlatView<double>;
 template class FlatView<Bf16>;
+template class FlatView<Fp16>;
 #define OGROM_INSTANTIATE(T)                                                                                   \
     template StepState<T> make_step_state<T>(const ParameterLayout&, const Ownership&, int, int, std::span<T>, \
                                              std::span<GradientOf<T>>, std::span<GradientOf<T>>,               \
@@ -113,6 +114,7 @@ template class FlatView<Bf16>;
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
 OGROM_INSTANTIATE(Bf16);
+OGROM_INSTANTIATE(Fp16);
 #undef OGROM_INSTANTIATE
 
 }  // namespace ogrom

@@ -1,5 +1,6 @@
 // What an optimizer step works on, and how it is kept on this rank. Bytes per parameter (w weights, g gradients, m all
-// moments and the master where the weights are bf16; N ranks of the zero group), plus the unit buffers of optim/units:
+// moments and the master where the weights have 16 bits; N ranks of the zero group), plus the unit buffers of
+// optim/units:
 //   ZeRO 0  w + g + m        ZeRO 1  w + g + m / N        ZeRO 2  w + (g + m) / N        ZeRO 3  (w + g + m) / N
 // The head's part of a tied table's gradient counts as elements of g (model/parameters.h).
 #pragma once
@@ -78,7 +79,8 @@ struct StepState {
     FlatView<T> weights;
     // A moment that the optimizer lacks is empty. moment_ranges are also those that this rank updates.
     FlatView<GradientOf<T>> gradients, moment1, moment2;
-    // Of bf16: the weights in fp32, which `weights` are rounded from; has the ranges of the moments. Else empty.
+    // Of bf16 and fp16: the weights in fp32, which `weights` are rounded from; has the ranges of the moments. Else
+    // empty.
     FlatView<GradientOf<T>> master;
 };
 // The spans must have the sizes of state_bytes; an empty moment or master stays empty.

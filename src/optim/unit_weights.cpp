@@ -148,5 +148,6 @@ std::array<const T*, 2> UnitWeights<T>::acquire(i64 at, const UnitUse& use) {
 template class UnitWeights<float>;
 template class UnitWeights<double>;
 template class UnitWeights<Bf16>;
+template class UnitWeights<Fp16>;
 
 }  // namespace ogrom

@@ -226,5 +226,6 @@ void ParameterUnits<T>::set_hook(UnitHook<GradientOf<T>> hook) {
 template class ParameterUnits<float>;
 template class ParameterUnits<double>;
 template class ParameterUnits<Bf16>;
+template class ParameterUnits<Fp16>;
 
 }  // namespace ogrom

@@ -137,5 +137,6 @@ void WeightUpdate<T>::run(Stream stream, const ops::StepScalars& scalars) {
 template class WeightUpdate<float>;
 template class WeightUpdate<double>;
 template class WeightUpdate<Bf16>;
+template class WeightUpdate<Fp16>;
 
 }  // namespace ogrom

@@ -1,8 +1,8 @@
 // The update of what this rank keeps moments of, by the run's optimizer, and the weights' way to the ranks that compute
 // with them. Formulas and cost: kernels/ops/optimizer.h. AdamW: Loshchilov & Hutter 2019.
 // Comes in: state.gradients, joined, not scaled; rate and clip factor in the scalars. Goes out: weights and moments of
-// this update (of bf16: master, rounded into the weights); ZeRO 1 and 2: the owners' weights broadcast to the zero
-// group. Next: io/metrics.cpp.
+// this update (of bf16, fp16: master, rounded into the weights); ZeRO 1 and 2: the owners' weights broadcast to the
+// zero group. Next: io/metrics.cpp.
 #pragma once
 #include <memory>
 

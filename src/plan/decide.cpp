@@ -102,13 +102,27 @@ std::string pipeline_text(const ScheduleSpec& spec, const StageSchedule& actions
                        slots, slots == 1 ? "" : "s");
 }
 
+std::string loss_scale_text(const PrecisionConfig& precision) {
+    if (precision.loss_scale == LossScaleKind::fixed) {
+        return fmt::format("loss times {} within the passes", precision.loss_scale_initial);
+    }
+    return fmt::format(
+        "loss times {} within the passes at first; halved, down to {}, where the gradient is not finite, "
+        "doubled after {} steps without",
+        precision.loss_scale_initial, precision.loss_scale_min, precision.loss_scale_window);
+}
+
 void add_reasons(const RunConfig& run, const MeshShape& mesh, Decisions& d) {
     const i64 rows = run.train.micro_batch * run.train.sequence;
     const i64 threads = d.shape.extents.threads;
     d.reasons.push_back(fmt::format("{} thread{} per rank", threads, threads == 1 ? "" : "s"));
     d.reasons.push_back(kind_of(run));
-    if (run.precision.weights == Dtype::bf16) {
-        d.reasons.emplace_back("bf16 weights and activations; master, moments, gradients and sums in fp32");
+    if (has_16_bits(run.precision.weights)) {
+        d.reasons.push_back(fmt::format("{} weights and activations; master, moments, gradients and sums in fp32",
+                                        name_of(run.precision.weights)));
+    }
+    if (run.precision.weights == Dtype::fp16) {
+        d.reasons.push_back(loss_scale_text(run.precision));
     }
     d.reasons.push_back(
         fmt::format("{} of {} rows of logits at once: the full table never exists", d.shape.extents.logits_rows, rows));

@@ -33,8 +33,8 @@ Decisions decide(const RunConfig& run, const MeshShape& mesh, const MeshPlace& p
 i64 batches_at_once(const Decisions& decisions);
 
 // The ledger of one rank, from configuration and mesh shape alone, without MPI
-// or a device (plan/ledger). Lines that the engine takes: "weights", "master" (bf16), "gradients", "moment1", "moment2"
-// (as decided), on a GPU "snapshot.*", and those of the stage, of optim and of the batches.
+// or a device (plan/ledger). Lines that the engine takes: "weights", "master" (bf16, fp16), "gradients", "moment1",
+// "moment2" (as decided), on a GPU "snapshot.*", and those of the stage, of optim and of the batches.
 Ledger make_ledger(const RunConfig& run, const Decisions& decisions);
 
 // The plan as text: mesh, batch equation, schedule in step numbers, choices

@@ -74,6 +74,8 @@ Ledger make_ledger(const RunConfig& run, const Decisions& decisions) {
             return compose<double>(run, decisions);
         case Dtype::bf16:
             return compose<Bf16>(run, decisions);
+        case Dtype::fp16:
+            return compose<Fp16>(run, decisions);
         default:
             return compose<float>(run, decisions);
     }

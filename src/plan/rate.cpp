@@ -112,5 +112,6 @@ std::string order_cost(Communicator& dp, i64 elements, const Device& device, Str
 template double measure_matmul_rate<float>(const Device&, Stream);
 template double measure_matmul_rate<double>(const Device&, Stream);
 template double measure_matmul_rate<Bf16>(const Device&, Stream);
+template double measure_matmul_rate<Fp16>(const Device&, Stream);
 
 }  // namespace ogrom

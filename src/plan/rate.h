@@ -11,7 +11,8 @@
 
 namespace ogrom {
 
-// Flop/s, best of the repetitions that fit into 0.1 s (at least two, after one to warm up). T: float, double, Bf16.
+// Flop/s, best of the repetitions that fit into 0.1 s (at least two, after one to warm up). T: float, double, Bf16,
+// Fp16.
 template <class T>
 double measure_matmul_rate(const Device& device, Stream stream);
 

@@ -23,12 +23,28 @@ void announce_data(const RunConfig& run, const Sampler& train, const Sampler* va
 }
 
 std::string nonfinite_text(i64 step, const StepResult& result) {
+    if (result.overflow) {
+        return fmt::format("step {}: overflow in fp16 with the loss scale {:.0f}, {:.0f} from now on", step,
+                           result.loss_scale, result.loss_scale / 2);
+    }
     const NonFiniteReport& report = result.nonfinite;
     const std::string where =
         report.found ? fmt::format("first in the gradient of {} on rank {}", report.parameter, report.rank)
                      : std::string("every rank's own gradient is finite: their sum or the loss overflowed");
     return fmt::format("step {}: not finite: loss {}, gradient norm {}; {}; weights and moments are those of step {}",
                        step, result.loss, result.norm, where, step - 1);
+}
+
+std::string stop_text(const NumericsConfig& numerics, const StepResult& result, i64 in_a_row) {
+    if (result.overflow) {
+        return "";
+    }
+    if (numerics.on_nonfinite == NonFinite::stop) {
+        return " (numerics.on_nonfinite = \"stop\")";
+    }
+    return in_a_row > numerics.max_skipped_steps ? fmt::format(" ({} steps in a row, numerics.max_skipped_steps = {})",
+                                                               in_a_row, numerics.max_skipped_steps)
+                                                 : "";
 }
 
 }  // namespace ogrom

@@ -13,5 +13,7 @@ void announce_data(const RunConfig& run, const Sampler& train, const Sampler* va
 
 // After the step that was skipped, as number `step`.
 std::string nonfinite_text(i64 step, const StepResult& result);
+// Why a run stops at a step that was skipped, `in_a_row` of them without a good one; empty where it goes on.
+std::string stop_text(const NumericsConfig& numerics, const StepResult& result, i64 in_a_row);
 
 }  // namespace ogrom

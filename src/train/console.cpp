@@ -46,6 +46,9 @@ std::string step_line(const StepMetrics& row, i64 steps, double left_s) {
         row.step, fmt::formatted_size("{}", steps), steps, row.loss, row.gradient_norm, row.lr,
         rate_text(row.tokens_per_s), row.model_tflops, row.hardware_tflops, 100 * row.fraction_of_sgemm,
         human_bytes(row.memory_bytes));
+    if (row.loss_scale != 1) {
+        line += fmt::format("  loss scale {:.0f}", row.loss_scale);
+    }
     if (row.skipped) {
         line += "  SKIPPED";
     }

@@ -57,11 +57,28 @@ i64 schedule_step(const Engine<T>& engine) {
     return fault_active("lr_advanced_twice") ? engine.step + engine.resumed_at : engine.step;
 }
 
+template <class T>
+void leave_out(Engine<T>& engine, StepResult& result, LossScaling::Outcome outcome) {
+    result.skipped = true;
+    result.overflow = outcome == LossScaling::Outcome::overflow;
+    ++engine.skipped;
+    if (!result.overflow) {
+        result.nonfinite = engine.units.agree_nonfinite(engine.world, engine.table);
+        ++engine.consecutive_skips;
+    }
+}
+
 template double agree_loss<float>(Engine<float>&, double, i64);
 template double agree_loss<double>(Engine<double>&, double, i64);
 template double agree_loss<Bf16>(Engine<Bf16>&, double, i64);
+template double agree_loss<Fp16>(Engine<Fp16>&, double, i64);
 template i64 schedule_step<float>(const Engine<float>&);
 template i64 schedule_step<double>(const Engine<double>&);
 template i64 schedule_step<Bf16>(const Engine<Bf16>&);
+template i64 schedule_step<Fp16>(const Engine<Fp16>&);
+template void leave_out<float>(Engine<float>&, StepResult&, LossScaling::Outcome);
+template void leave_out<double>(Engine<double>&, StepResult&, LossScaling::Outcome);
+template void leave_out<Bf16>(Engine<Bf16>&, StepResult&, LossScaling::Outcome);
+template void leave_out<Fp16>(Engine<Fp16>&, StepResult&, LossScaling::Outcome);
 
 }  // namespace ogrom

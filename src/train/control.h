@@ -3,6 +3,7 @@
 #include <span>
 
 #include "src/train/engine.h"
+#include "src/train/step.h"
 
 namespace ogrom {
 
@@ -18,5 +19,10 @@ double agree_loss(Engine<T>& engine, double loss_sum, i64 targets);
 // Step that the learning rate goes by.
 template <class T>
 i64 schedule_step(const Engine<T>& engine);
+
+// The end of a step that updates nothing: counters, and who had a number that is not finite first. Collective,
+// `outcome` is the same on all ranks.
+template <class T>
+void leave_out(Engine<T>& engine, StepResult& result, LossScaling::Outcome outcome);
 
 }  // namespace ogrom

@@ -135,7 +135,8 @@ Engine<T>::Engine(const RunConfig& run_, const Decisions& decisions_, const Ledg
       join(layout, ownership, decisions.step, groups, arena, state),
       update(run.optimizer, layout, ownership, decisions.step, groups, arena, state),
       stage(run.model, decisions.shape, layout, arena, units, mesh.tp.get()),
-      snapshot(state, window, arena, stream) {
+      snapshot(state, window, arena, stream),
+      scaling(run.precision) {
     OGROM_ASSERT(device.backend == decisions.backend && stream.backend == decisions.backend);
     OGROM_ASSERT(omp_get_max_threads() <= decisions.shape.extents.threads);  // workspaces are cut for so many
     start_state(state, layout, window, stream, run.train.seed);
@@ -247,5 +248,6 @@ void Engine<T>::require_equal_copies() const {
 template class Engine<float>;
 template class Engine<double>;
 template class Engine<Bf16>;
+template class Engine<Fp16>;
 
 }  // namespace ogrom

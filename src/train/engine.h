@@ -13,6 +13,7 @@
 #include "src/io/checkpoint.h"
 #include "src/io/snapshot.h"
 #include "src/optim/join.h"
+#include "src/optim/loss_scaling.h"
 #include "src/optim/step_sums.h"
 #include "src/optim/units.h"
 #include "src/optim/update.h"
@@ -75,9 +76,10 @@ public:
     Snapshot<T> snapshot;
     Trace* trace = nullptr;  // spans of the passes are recorded where it is set
 
+    LossScaling scaling;        // of fp16: the factor on the gradients of the passes
     i64 step = 0;               // steps done: data and learning rate go by it
     i64 skipped = 0;            // steps among them that made no update (non-finite)
-    i64 consecutive_skips = 0;  // of the last steps
+    i64 consecutive_skips = 0;  // of the last steps; those for an overflow of fp16 do not count
     i64 resumed_at = 0;         // step at which this process took over
 
 private:

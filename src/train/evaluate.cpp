@@ -115,5 +115,6 @@ std::optional<Evaluation> evaluate(Engine<T>& engine, const Sampler& valid, i64 
 template std::optional<Evaluation> evaluate<float>(Engine<float>&, const Sampler&, i64, StopVote&);
 template std::optional<Evaluation> evaluate<double>(Engine<double>&, const Sampler&, i64, StopVote&);
 template std::optional<Evaluation> evaluate<Bf16>(Engine<Bf16>&, const Sampler&, i64, StopVote&);
+template std::optional<Evaluation> evaluate<Fp16>(Engine<Fp16>&, const Sampler&, i64, StopVote&);
 
 }  // namespace ogrom

@@ -31,5 +31,6 @@ template PassesEnd run_passes<float>(Engine<float>&, std::span<const Batch>, con
 template PassesEnd run_passes<double>(Engine<double>&, std::span<const Batch>, const Stage<double>::StepInfo&,
                                       StopVote*);
 template PassesEnd run_passes<Bf16>(Engine<Bf16>&, std::span<const Batch>, const Stage<Bf16>::StepInfo&, StopVote*);
+template PassesEnd run_passes<Fp16>(Engine<Fp16>&, std::span<const Batch>, const Stage<Fp16>::StepInfo&, StopVote*);
 
 }  // namespace ogrom

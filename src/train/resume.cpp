@@ -53,6 +53,7 @@ CheckpointHeader make_header(const Engine<T>& engine, const Sampler& sampler, co
     header.skipped_steps = engine.skipped;
     header.best_valid_loss = best_valid_loss;
     header.extra[kernels_key] = kernel_choice(texts.gpu);
+    engine.scaling.save(header.extra);
     header.extra[consecutive_key] = std::to_string(engine.consecutive_skips);
     return header;
 }
@@ -97,6 +98,7 @@ void resume_from(Engine<T>& engine, const CheckpointHeader& header, const SavedT
     }
     engine.step = engine.resumed_at = header.step;
     engine.skipped = header.skipped_steps;
+    engine.scaling.load(header.extra);
     const auto consecutive = header.extra.find(consecutive_key);
     engine.consecutive_skips = consecutive == header.extra.end() ? 0 : parse_integer(consecutive->second).value_or(0);
 }
@@ -108,6 +110,7 @@ void resume_from(Engine<T>& engine, const CheckpointHeader& header, const SavedT
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
 OGROM_INSTANTIATE(Bf16);
+OGROM_INSTANTIATE(Fp16);
 #undef OGROM_INSTANTIATE
 
 }  // namespace ogrom

@@ -93,6 +93,8 @@ double matmul_rate(Dtype type, const Device& device, Stream stream) {
             return measure_matmul_rate<double>(device, stream);
         case Dtype::bf16:
             return measure_matmul_rate<Bf16>(device, stream);
+        case Dtype::fp16:
+            return measure_matmul_rate<Fp16>(device, stream);
         default:
             return measure_matmul_rate<float>(device, stream);
     }
@@ -102,14 +104,14 @@ double matmul_rate(Dtype type, const Device& device, Stream stream) {
 
 Device choose_device(Session& session, const RunConfig& run) {
     Device device = select_device(run.run.device, session.node_rank());
-    const bool lacks = run.precision.weights == Dtype::bf16 && !device.is_gpu();
+    const bool lacks = has_16_bits(run.precision.weights) && !device.is_gpu();
     const std::vector<std::string> reasons = gather_text(session.world(), lacks ? device.reason : "", "devices");
     for (std::size_t rank = 0; rank < reasons.size(); ++rank) {
         require(
             reasons[rank].empty(), ExitCode::usage,
-            fmt::format("precision.weights = \"bf16\": bf16 needs a GPU, rank {} runs on the CPU ({}); would be right: "
+            fmt::format("precision.weights = \"{0}\": {0} needs a GPU, rank {1} runs on the CPU ({2}); would be right: "
                         "fp32, or a machine with a GPU",
-                        rank, reasons[rank]));
+                        name_of(run.precision.weights), rank, reasons[rank]));
     }
     return device;
 }

@@ -19,7 +19,7 @@ struct Workplace {
     Ledger ledger;  // with the measured baseline line
 };
 
-// The device of this rank. Error(usage) on every rank where one lacks what the run needs (bf16 needs a GPU).
+// The device of this rank. Error(usage) on every rank where one lacks what the run needs (bf16 and fp16 need a GPU).
 // Collective.
 Device choose_device(Session& session, const RunConfig& run);
 

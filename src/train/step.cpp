@@ -5,7 +5,7 @@
 // optim/update.cpp
 #include "src/train/step.h"
 
-#include <cmath>
+#include "kernels/common/fault.h"
 
 #include "src/optim/clip.h"
 #include "src/optim/learning_rate.h"
@@ -23,7 +23,9 @@ StepResult train_step(Engine<T>& engine, std::span<const Batch> batches, i64 tar
     // weights: full on each data rank, equal (ZeRO 3: own shard); moments: of the
     // last update, own shard (ZeRO 0: full)
 
-    const typename Stage<T>::StepInfo info{scale, engine.run.train.seed, engine.step, true};
+    // fp16: gradients of the passes are S times the true ones, exactly; else S = 1
+    const double S = result.loss_scale = engine.scaling.factor();
+    const typename Stage<T>::StepInfo info{S * scale, engine.run.train.seed, engine.step, true};
     if (run_passes(engine, batches, info, vote) == PassesEnd::left) {
         result.stopped = true;
         return result;
@@ -45,21 +47,20 @@ StepResult train_step(Engine<T>& engine, std::span<const Batch> batches, i64 tar
     // sums: on the host; the only time in a step that it waits for a GPU
 
     result.loss = agree_loss(engine, engine.sums.loss_sum(), targets);
-    result.norm = agree_norm(engine.sums.squares_read(), engine.world);
+    result.norm = agree_norm(engine.sums.squares_read(), engine.world) / S;
     result.clip = clip_factor(result.norm, engine.run.optimizer.clip_norm);
     result.lr = learning_rate(engine.run.optimizer, engine.run.train.steps, schedule_step(engine));
     // loss, norm, factor, rate: equal on all ranks, bit for bit, so each of them
     // decides alike
 
-    if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) {
-        result.nonfinite = engine.units.agree_nonfinite(engine.world, engine.table);
-        result.skipped = true;
-        ++engine.skipped;
-        ++engine.consecutive_skips;
-    } else {
+    const LossScaling::Outcome outcome = engine.scaling.judge(result.loss, result.norm);
+    if (outcome == LossScaling::Outcome::good) {
         const TraceScope scope(engine.trace, "update", SpanCategory::optimizer);
-        engine.update.run(engine.stream, make_scalars(engine.run.optimizer, result.lr, result.clip, engine.updates()));
+        const double factor = fault_active("loss_scale_left_in_update") ? result.clip : result.clip / S;
+        engine.update.run(engine.stream, make_scalars(engine.run.optimizer, result.lr, factor, engine.updates()));
         engine.consecutive_skips = 0;
+    } else {
+        leave_out(engine, result, outcome);
     }
     // weights: of this update, full on each data rank, equal (ZeRO 3: own shard);
     // moments: own; skipped: untouched
@@ -71,5 +72,6 @@ StepResult train_step(Engine<T>& engine, std::span<const Batch> batches, i64 tar
 template StepResult train_step<float>(Engine<float>&, std::span<const Batch>, i64, StopVote*);
 template StepResult train_step<double>(Engine<double>&, std::span<const Batch>, i64, StopVote*);
 template StepResult train_step<Bf16>(Engine<Bf16>&, std::span<const Batch>, i64, StopVote*);
+template StepResult train_step<Fp16>(Engine<Fp16>&, std::span<const Batch>, i64, StopVote*);
 
 }  // namespace ogrom

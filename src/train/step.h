@@ -21,10 +21,12 @@ StepControl agree_control(const Mesh& mesh, std::span<const Batch> batches, Wish
 
 struct StepResult {
     double loss = 0;  // mean over the unmasked targets of the global batch
-    double norm = 0;  // of the whole gradient, before clipping
+    double norm = 0;  // of the whole gradient, before clipping and without the loss scale
     double clip = 1;
     double lr = 0;
+    double loss_scale = 1;      // of fp16, during this step
     bool skipped = false;       // not finite: nothing was updated
+    bool overflow = false;      // skipped for the loss scale alone, which is smaller now: no fault
     NonFiniteReport nonfinite;  // who had it first, where that is known
     bool stopped = false;       // left at a micro-batch: no step was made, the other
                                 // fields say nothing

@@ -219,6 +219,7 @@ void Trainer<T>::after_step(const StepResult& result, i64 targets, const StepTim
     row.clip_factor = result.clip;
     row.tokens = targets;
     row.skipped = result.skipped;
+    row.loss_scale = result.loss_scale;
     row.memory_bytes = device_.is_gpu() ? place_.ledger.on_device() : resident_memory().peak_anonymous();
     set_rates(row, run_, times, place_.matmul_rate);
     summary_.loss = result.loss;
@@ -252,15 +253,12 @@ void Trainer<T>::check_finite(const StepResult& result) {
         return;
     }
     const std::string what = nonfinite_text(engine_->step, result);
-    const bool stops = run_.numerics.on_nonfinite == NonFinite::stop;
-    if (stops || engine_->consecutive_skips > run_.numerics.max_skipped_steps) {
+    const std::string stop = stop_text(run_.numerics, result, engine_->consecutive_skips);
+    if (!stop.empty()) {
         if (metrics_) {
             metrics_->publish_at_stop();
         }
-        fail(ExitCode::numerics, stops
-                                     ? what + " (numerics.on_nonfinite = \"stop\")"
-                                     : what + fmt::format(" ({} steps in a row, numerics.max_skipped_steps = {})",
-                                                          engine_->consecutive_skips, run_.numerics.max_skipped_steps));
+        fail(ExitCode::numerics, what + stop);
     }
     if (leads()) {
         log_warning("{}; skipped", what);
@@ -386,6 +384,8 @@ TrainSummary train(Session& session, const RunConfig& run, const TrainOptions& o
             return Trainer<double>(session, run, options).run();
         case Dtype::bf16:
             return Trainer<Bf16>(session, run, options).run();
+        case Dtype::fp16:
+            return Trainer<Fp16>(session, run, options).run();
         default:
             return Trainer<float>(session, run, options).run();
     }
@@ -394,5 +394,6 @@ TrainSummary train(Session& session, const RunConfig& run, const TrainOptions& o
 template class Trainer<float>;
 template class Trainer<double>;
 template class Trainer<Bf16>;
+template class Trainer<Fp16>;
 
 }  // namespace ogrom

@@ -43,5 +43,6 @@ void warm_up(Engine<T>& engine) {
 template void warm_up<float>(Engine<float>&);
 template void warm_up<double>(Engine<double>&);
 template void warm_up<Bf16>(Engine<Bf16>&);
+template void warm_up<Fp16>(Engine<Fp16>&);
 
 }  // namespace ogrom

@@ -90,8 +90,10 @@ void run_schedule(Engine<T>& engine, const StageSchedule& schedule, ModelWork<T>
 template class ModelWork<float>;
 template class ModelWork<double>;
 template class ModelWork<Bf16>;
+template class ModelWork<Fp16>;
 template void run_schedule<float>(Engine<float>&, const StageSchedule&, ModelWork<float>&);
 template void run_schedule<double>(Engine<double>&, const StageSchedule&, ModelWork<double>&);
 template void run_schedule<Bf16>(Engine<Bf16>&, const StageSchedule&, ModelWork<Bf16>&);
+template void run_schedule<Fp16>(Engine<Fp16>&, const StageSchedule&, ModelWork<Fp16>&);
 
 }  // namespace ogrom

@@ -274,18 +274,22 @@ TYPED_TEST(DeviceAttention, MatchesReferenceAndRepeats) {
     }
 }
 
-class DeviceAttentionBf16 : public OnDevice {};
+template <class S>
+class DeviceAttention16Bits : public OnDeviceTyped<S> {};
+TYPED_TEST_SUITE(DeviceAttention16Bits, Bits16);
 
-TEST_F(DeviceAttentionBf16, MmaMatchesReferenceAndRepeats) {
+TYPED_TEST(DeviceAttention16Bits, MmaMatchesReferenceAndRepeats) {
+    using S = TypeParam;
     for (const AttentionCase& c : odd_cases) {
-        compare<Bf16>(gpu, c, mma(), bf16_bounds);
+        compare<S>(this->gpu, c, mma<S>(), bounds_of<S>());
     }
     for (const AttentionCase& c : packed_cases) {
-        compare<Bf16>(gpu, c, mma(), bf16_bounds);
+        compare<S>(this->gpu, c, mma<S>(), bounds_of<S>());
     }
 }
 
-TEST_F(DeviceAttentionBf16, WgmmaMatchesReferenceAndRepeats) {
+TYPED_TEST(DeviceAttention16Bits, WgmmaMatchesReferenceAndRepeats) {
+    using S = TypeParam;
     cudaDeviceProp device{};
     ok(cudaGetDeviceProperties(&device, 0));
     if (device.major != 9) {
@@ -293,14 +297,15 @@ TEST_F(DeviceAttentionBf16, WgmmaMatchesReferenceAndRepeats) {
                      << device.minor;
     }
     for (const AttentionCase& c : packed_cases) {
-        compare<Bf16>(gpu, c, wgmma(), bf16_bounds);
+        compare<S>(this->gpu, c, wgmma<S>(), bounds_of<S>());
     }
 }
 
-TEST_F(DeviceAttentionBf16, OwnTakesEverything) {
+TYPED_TEST(DeviceAttention16Bits, OwnTakesEverything) {
+    using S = TypeParam;
     ops::set_attention_settings({ops::AttentionChoice::own, ops::AttentionOrder::fixed});
     for (const AttentionCase& c : odd_cases) {
-        compare<Bf16>(gpu, c, chosen<Bf16>(), bf16_bounds);
+        compare<S>(this->gpu, c, chosen<S>(), bounds_of<S>());
     }
     ops::set_attention_settings({});
 }

@@ -9,18 +9,20 @@ namespace {
 using ops::AttentionChoice;
 using ops::AttentionOrder;
 
-class DeviceAttentionCudnn : public OnDevice {
+template <class S>
+class DeviceAttentionCudnn : public OnDeviceTyped<S> {
 protected:
     void TearDown() override {
         ops::set_attention_settings({});
         OnDevice::TearDown();
     }
 
-    AttentionOutputs<Bf16> run(AttentionProblem<Bf16>& x, AttentionChoice choice, AttentionOrder order) {
+    AttentionOutputs<S> run(AttentionProblem<S>& x, AttentionChoice choice, AttentionOrder order) {
         ops::set_attention_settings({choice, order});
-        return run_attention<Bf16>(gpu, x, chosen<Bf16>(), 0);
+        return run_attention<S>(this->gpu, x, chosen<S>(), 0);
     }
 };
+TYPED_TEST_SUITE(DeviceAttentionCudnn, Bits16);
 
 const AttentionCase cases[] = {
     {.name = "d64", .batch = 2, .queries = 256, .keys = 256, .heads = 3, .kv_heads = 3, .head_dim = 64, .gap = 8},
@@ -30,48 +32,52 @@ const AttentionCase cases[] = {
     {.name = "groups", .batch = 2, .queries = 192, .keys = 192, .heads = 4, .kv_heads = 2, .head_dim = 64, .gap = 8},
 };
 
-TEST_F(DeviceAttentionCudnn, MatchesReference) {
+TYPED_TEST(DeviceAttentionCudnn, MatchesReference) {
+    using S = TypeParam;
     if (!cuda::cudnn_library().found) {
         GTEST_SKIP() << "no GPU: " << cuda::cudnn_library().reason;
     }
     for (const AttentionCase& c : cases) {
         SCOPED_TRACE(c.name);
-        AttentionProblem<Bf16> x(c);
+        AttentionProblem<S> x(c);
         const auto want = x.want();
-        const auto got = run(x, AttentionChoice::cudnn, AttentionOrder::any);
-        // The same roundings as ours: p, the gradients of the scores and the results in bf16.
-        expect_lse(got.lse, want.lse, bf16_bounds.lse);
-        expect_rows("out", got.out, want.out, x.out, bf16_bounds.out);
-        expect_rows("d_q", got.d_q, want.d_q, x.query, bf16_bounds.d_q);
-        expect_rows("d_k", got.d_k, want.d_k, x.key, bf16_bounds.d_k);
-        expect_rows("d_v", got.d_v, want.d_v, x.value, bf16_bounds.d_v);
+        const auto got = this->run(x, AttentionChoice::cudnn, AttentionOrder::any);
+        // The same roundings as ours: p, the gradients of the scores and the results in 16 bits.
+        expect_lse(got.lse, want.lse, bounds_of<S>().lse);
+        expect_rows("out", got.out, want.out, x.out, bounds_of<S>().out);
+        expect_rows("d_q", got.d_q, want.d_q, x.query, bounds_of<S>().d_q);
+        expect_rows("d_k", got.d_k, want.d_k, x.key, bounds_of<S>().d_k);
+        expect_rows("d_v", got.d_v, want.d_v, x.value, bounds_of<S>().d_v);
     }
 }
 
 // Forward by cuDNN, backward by ours from its lse: twice the same bits, and within the bounds.
-TEST_F(DeviceAttentionCudnn, FixedOrderRepeats) {
+TYPED_TEST(DeviceAttentionCudnn, FixedOrderRepeats) {
+    using S = TypeParam;
     for (const AttentionCase& c : cases) {
         SCOPED_TRACE(c.name);
-        AttentionProblem<Bf16> x(c);
+        AttentionProblem<S> x(c);
         const auto want = x.want();
-        const auto got = run(x, AttentionChoice::automatic, AttentionOrder::fixed);
-        expect_rows("d_q", got.d_q, want.d_q, x.query, bf16_bounds.d_q);
-        expect_rows("d_k", got.d_k, want.d_k, x.key, bf16_bounds.d_k);
-        expect_rows("d_v", got.d_v, want.d_v, x.value, bf16_bounds.d_v);
-        expect_same(got, run(x, AttentionChoice::automatic, AttentionOrder::fixed));
+        const auto got = this->run(x, AttentionChoice::automatic, AttentionOrder::fixed);
+        expect_rows("d_q", got.d_q, want.d_q, x.query, bounds_of<S>().d_q);
+        expect_rows("d_k", got.d_k, want.d_k, x.key, bounds_of<S>().d_k);
+        expect_rows("d_v", got.d_v, want.d_v, x.value, bounds_of<S>().d_v);
+        expect_same(got, this->run(x, AttentionChoice::automatic, AttentionOrder::fixed));
     }
 }
 
-TEST_F(DeviceAttentionCudnn, AskedForAndMissingIsRefusedByName) {
+TYPED_TEST(DeviceAttentionCudnn, AskedForAndMissingIsRefusedByName) {
+    using S = TypeParam;
     if (cuda::cudnn_library().found) {
         GTEST_SKIP() << "no GPU: one without cuDNN; here it is " << cuda::cudnn_library().version;
     }
-    AttentionProblem<Bf16> x(cases[0]);
-    EXPECT_THROW(run(x, AttentionChoice::cudnn, AttentionOrder::any), Error);
+    AttentionProblem<S> x(cases[0]);
+    EXPECT_THROW(this->run(x, AttentionChoice::cudnn, AttentionOrder::any), Error);
 }
 
 // Outside what cuDNN takes: dropout, segments, Tq != Tk go to our own whatever was chosen.
-TEST_F(DeviceAttentionCudnn, WhatItDoesNotTakeGoesToOurs) {
+TYPED_TEST(DeviceAttentionCudnn, WhatItDoesNotTakeGoesToOurs) {
+    using S = TypeParam;
     if (!cuda::cudnn_library().found) {
         GTEST_SKIP() << "no GPU: " << cuda::cudnn_library().reason;
     }
@@ -83,11 +89,11 @@ TEST_F(DeviceAttentionCudnn, WhatItDoesNotTakeGoesToOurs) {
     e.keys = 300;
     e.query_offset = 44;
     for (const AttentionCase& other : {c, d, e}) {
-        AttentionProblem<Bf16> x(other);
-        const auto by_own = run(x, AttentionChoice::own, AttentionOrder::any);
-        expect_same(by_own, run(x, AttentionChoice::cudnn, AttentionOrder::any));
+        AttentionProblem<S> x(other);
+        const auto by_own = this->run(x, AttentionChoice::own, AttentionOrder::any);
+        expect_same(by_own, this->run(x, AttentionChoice::cudnn, AttentionOrder::any));
         const auto want = x.want();
-        expect_rows("out", by_own.out, want.out, x.out, bf16_bounds.out);
+        expect_rows("out", by_own.out, want.out, x.out, bounds_of<S>().out);
     }
 }
 

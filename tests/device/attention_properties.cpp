@@ -7,7 +7,9 @@ namespace {
 template <class T>
 class DeviceAttentionNan : public OnDeviceTyped<T> {};
 TYPED_TEST_SUITE(DeviceAttentionNan, Precisions);
-class DeviceAttentionProperties : public OnDevice {};
+template <class S>
+class DeviceAttentionProperties : public OnDeviceTyped<S> {};
+TYPED_TEST_SUITE(DeviceAttentionProperties, Bits16);
 
 // A NaN in one query: its row of out, lse and d_q, and the gradients of the keys it sees; no other row.
 template <class T>
@@ -33,17 +35,19 @@ TYPED_TEST(DeviceAttentionNan, IsNotHidden) {
     expect_nan_spreads<TypeParam>(this->gpu, chosen<TypeParam>());
 }
 
-TEST_F(DeviceAttentionProperties, NanIsNotHidden) {
-    expect_nan_spreads<Bf16>(gpu, mma());
+TYPED_TEST(DeviceAttentionProperties, NanIsNotHidden) {
+    using S = TypeParam;
+    expect_nan_spreads<S>(this->gpu, mma<S>());
     cudaDeviceProp device{};
     ok(cudaGetDeviceProperties(&device, 0));
     if (device.major == 9) {
-        expect_nan_spreads<Bf16>(gpu, wgmma());
+        expect_nan_spreads<S>(this->gpu, wgmma<S>());
     }
 }
 
 // More blocks than the device holds at once: the order of dq must hold when blocks come and go.
-TEST_F(DeviceAttentionProperties, ManyBlocksRepeat) {
+TYPED_TEST(DeviceAttentionProperties, ManyBlocksRepeat) {
+    using S = TypeParam;
     const AttentionCase c{.name = "",
                           .batch = 8,
                           .queries = 1024,
@@ -53,18 +57,18 @@ TEST_F(DeviceAttentionProperties, ManyBlocksRepeat) {
                           .head_dim = 64,
                           .gap = packed};
     ops::set_attention_settings({ops::AttentionChoice::own, ops::AttentionOrder::fixed});
-    AttentionProblem<Bf16> x(c);
-    const AttentionOutputs<Bf16> once = run_attention(gpu, x, chosen<Bf16>(), 0);
+    AttentionProblem<S> x(c);
+    const AttentionOutputs<S> once = run_attention(this->gpu, x, chosen<S>(), 0);
     for (int again = 0; again < 3; ++again) {
-        expect_same(once, run_attention(gpu, x, chosen<Bf16>(), 0));
+        expect_same(once, run_attention(this->gpu, x, chosen<S>(), 0));
     }
-    const AttentionOutputs<Bf16> by_mma = run_attention(gpu, x, mma(), 0);
+    const AttentionOutputs<S> by_mma = run_attention(this->gpu, x, mma<S>(), 0);
     std::vector<double> want;
-    for (const Bf16 value : by_mma.d_q) {
+    for (const S value : by_mma.d_q) {
         want.push_back(number(value));
     }
     // Two kernels, each within the bound of the reference.
-    expect_rows("d_q", once.d_q, want, x.query, {2 * bf16_bounds.d_q.whole, 2 * bf16_bounds.d_q.element});
+    expect_rows("d_q", once.d_q, want, x.query, {2 * bounds_of<S>().d_q.whole, 2 * bounds_of<S>().d_q.element});
     ops::set_attention_settings({});
 }
 

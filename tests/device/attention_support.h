@@ -168,19 +168,21 @@ AttentionKernels<T> chosen() {
             [](Stream stream, const ops::AttentionBackward<T>& op) { ops::attention_backward(stream, op); }};
 }
 
-inline AttentionKernels<Bf16> mma() {
-    return {cuda::attention_forward_mma, [](Stream stream, const ops::AttentionBackward<Bf16>& op) {
+template <class T>
+AttentionKernels<T> mma() {
+    return {cuda::attention_forward_mma<T>, [](Stream stream, const ops::AttentionBackward<T>& op) {
                 const i64 rows = op.shape.batch * op.shape.heads * op.shape.queries;
                 cuda::attention_backward_mma(stream, op, static_cast<float*>(cuda::scratch(stream, rows * 4)));
             }};
 }
 
-inline AttentionKernels<Bf16> wgmma() {
-    return {[](Stream stream, const ops::AttentionForward<Bf16>& op) {
+template <class T>
+AttentionKernels<T> wgmma() {
+    return {[](Stream stream, const ops::AttentionForward<T>& op) {
                 ASSERT_TRUE(cuda::attention_takes_wgmma(op));
                 cuda::attention_forward_wgmma(stream, op);
             },
-            [](Stream stream, const ops::AttentionBackward<Bf16>& op) {
+            [](Stream stream, const ops::AttentionBackward<T>& op) {
                 ASSERT_TRUE(cuda::attention_takes_wgmma(op));
                 cuda::attention_backward_wgmma(stream, op,
                                                cuda::scratch(stream, cuda::attention_wgmma_bytes(op.shape)));
@@ -220,7 +222,16 @@ struct AttentionBounds {
 // bf16: out carries p rounded (2^-9) and its own rounding (2^-9), 2^-8.5 / sqrt 3 of the whole; gradients of scores are
 // differences of two terms of that size, each rounded again. The errors of the first rows are those of numbers near 1
 // beside a mean of some 0.05: 20 to 50 times the bound of the whole for one element.
-inline constexpr AttentionBounds bf16_bounds{{4e-3, 0.08}, {6e-3, 0.2}, {6e-3, 0.2}, {4e-3, 0.15}, 1e-6};
+// fp16 has three bits more.
+template <class T>
+constexpr AttentionBounds bounds_of() {
+    constexpr double part = std::is_same_v<T, Fp16> ? 1.0 / 8 : 1;
+    return {{4e-3 * part, 0.08 * part},
+            {6e-3 * part, 0.2 * part},
+            {6e-3 * part, 0.2 * part},
+            {4e-3 * part, 0.15 * part},
+            1e-6};
+}
 
 // Gaps must still hold the poison; a NaN anywhere else fails.
 template <class T>

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/common/bf16.h"
+#include "kernels/common/dtype.h"
 #include "kernels/cuda/runtime.h"
 
 #include "src/comm/axis_set.h"
@@ -106,7 +106,7 @@ private:
 
 template <class T>
 double number(T value) {
-    if constexpr (std::is_same_v<T, Bf16>) {
+    if constexpr (is_16_bit<T>) {
         return to_float(value);
     } else {
         return static_cast<double>(value);
@@ -134,21 +134,22 @@ void each_type(const Test& test) {
     test.template operator()<i64>();
     test.template operator()<u64>();
     test.template operator()<Bf16>();
+    test.template operator()<Fp16>();
 }
 
 // Whole numbers that name rank and element and whose sums over 8 ranks are exact in T, in any order.
 template <class T>
 T payload(int of_rank, i64 element) {
-    if constexpr (std::is_same_v<T, Bf16>) {
-        return Bf16(static_cast<float>((of_rank * 5 + element % 7) % 16));
+    if constexpr (is_16_bit<T>) {
+        return T(static_cast<float>((of_rank * 5 + element % 7) % 16));
     } else {
         return static_cast<T>(of_rank * 1000 + element % 997);
     }
 }
 template <class T>
 T plus(T a, T b) {
-    if constexpr (std::is_same_v<T, Bf16>) {
-        return Bf16(to_float(a) + to_float(b));
+    if constexpr (is_16_bit<T>) {
+        return T(to_float(a) + to_float(b));
     } else {
         return static_cast<T>(a + b);
     }

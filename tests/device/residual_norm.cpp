@@ -12,7 +12,7 @@ namespace {
 
 template <class T>
 class DeviceResidualNorm : public OnDeviceTyped<T> {};
-using Storage = ::testing::Types<float, double, Bf16>;
+using Storage = ::testing::Types<float, double, Bf16, Fp16>;
 TYPED_TEST_SUITE(DeviceResidualNorm, Storage);
 
 template <class T>

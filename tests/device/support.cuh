@@ -1,6 +1,7 @@
 // Helpers of the device tests: fresh inputs (OGROM_TEST_SEED repeats a run), poisoned device memory, a stream that is
 // not the default one, comparison with the CPU implementation in double. Without a GPU each test skips.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <cuda_runtime.h>
@@ -9,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/common/bf16.h"
+#include "kernels/common/dtype.h"
 #include "kernels/common/rng.h"
 #include "kernels/common/stream.h"
 
@@ -32,25 +33,33 @@ std::vector<T> cast(const std::vector<float>& x) {
     return {x.begin(), x.end()};
 }
 
-// The same as Bf16, and what Bf16 stands for: the CPU computes the wanted numbers from these.
-inline std::vector<Bf16> fresh_bf16(i64 n, double scale = 1) {
+// The same in a type of 16 bits, and what they stand for: the CPU computes the wanted numbers from these.
+template <class S>
+std::vector<S> fresh_16(i64 n, double scale = 1) {
     const std::vector<float> x = fresh(n, scale);
-    std::vector<Bf16> out;
+    std::vector<S> out;
     for (const float one : x) {
-        out.push_back(to_bf16(one));
+        out.push_back(S(one));
     }
     return out;
 }
-template <class T>
-std::vector<T> values(const std::vector<Bf16>& x) {
+template <class T, class S>
+std::vector<T> values(const std::vector<S>& x) {
     std::vector<T> out;
-    for (const Bf16 one : x) {
+    for (const S one : x) {
         out.push_back(T{to_float(one)});
     }
     return out;
 }
-// A result rounded to Bf16 once: 2^-8 of it, and a little for the arithmetic in float before.
-inline constexpr double bf16_once = 1.01 / 256;
+// A result rounded to S once: 2^-8 of it in Bf16, 2^-11 in Fp16, and a little for the arithmetic in float before.
+template <class S>
+inline constexpr double once = std::is_same_v<S, Fp16> ? 1.01 / 2048 : 1.01 / 256;
+// Where that bound ends, given for Bf16: float's errors behind a floor are the same for Fp16, whose bound is an eighth;
+// and below 2^-14 its numbers have one distance.
+template <class S>
+constexpr double floor_of(double of_bf16) {
+    return std::is_same_v<S, Fp16> ? std::max(8 * of_bf16, 0x1p-14) : of_bf16;
+}
 
 // `n` elements on the device, poisoned (every byte 0xFF: a NaN) or from the host, `shift` elements past an aligned
 // address; what surrounds them is poison too.
@@ -132,5 +141,6 @@ template <class T>
 class OnDeviceTyped : public OnDevice {};
 
 using Precisions = ::testing::Types<float, double>;
+using Bits16 = ::testing::Types<Bf16, Fp16>;
 
 }  // namespace ogrom::device_test

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A whole training on a GPU, from text to checkpoint and back: golden run, tests against the CPU, then a 124M model in
-# bf16 with its rate and its memory against the ledger. Prints; fails where a part fails.
-#   OGROM=build/ogrom TESTS=build/tests bash tests/device/train.sh [folder to work in]
+# bf16 and fp16 with its rate and its memory against the ledger; small ones in fp16: against fp32, resumed, of two ranks.
+# Prints; fails where a part fails.
+#   OGROM=build/ogrom TESTS=build/tests [BACKEND=nccl] bash tests/device/train.sh [folder to work in]
 # TESTS may be left out: the command alone then.
 set -euo pipefail
 ogrom=$(realpath "${OGROM:?the ogrom binary}")
@@ -57,6 +58,7 @@ TOML
 # The checkpoint of a GPU is read on the CPU, and resumed there and back.
 "$ogrom" sample bf16 --prompt "some " --tokens 4 --temperature 0
 "$ogrom" inspect bf16 > /dev/null
+"$ogrom" train gpt.toml --set run.output=fp16 --set precision.weights=fp16 2>&1 | tee fp16.log | grep -E "passes at first|step |mean"
 small=(--set model.layers=2 --set model.vocab=300 --set model.hidden=96 --set model.heads=4 --set train.micro_batch=2
     --set train.sequence=64 --set train.logits_rows=128 --set train.eval_samples=4 --set numerics.compute=fp64
     --set precision.weights=fp64)
@@ -71,14 +73,44 @@ part 75 moved --stop-after 10
 part 75 moved --resume=auto --stop-after 10 --set run.device=cpu
 part 0 moved --resume=auto
 part 0 straight --set run.device=cpu
+# fp16 beside fp32, the library's choice of algorithms for all; then with a loss scale that overflows at first and rises again, straight and resumed between.
+small=(--set model.layers=2 --set model.vocab=300 --set model.hidden=96 --set model.heads=4 --set train.micro_batch=2
+    --set train.sequence=64 --set train.logits_rows=128 --set train.eval_samples=4 --set numerics.deterministic=true
+    --set run.product_search_s=0)
+moving=(--set precision.weights=fp16 --set precision.loss_scale_initial=16777216 --set precision.loss_scale_window=4)
+part 0 single --set precision.weights=fp32
+part 0 half --set precision.weights=fp16 --set precision.loss_scale_initial=1024
+part 0 half-straight "${moving[@]}"
+part 75 half-cut "${moving[@]}" --stop-after 11
+part 0 half-cut "${moving[@]}" --resume=auto
+grep -q "overflow in fp16 with the loss scale 16777216, 8388608 from now on" half-straight/log.txt
+# Two ranks that share the GPU, their copies compared at each save.
+if command -v mpirun > /dev/null; then
+    # two OUTPUT arguments...
+    two() {
+        local output=$1
+        shift
+        mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2 "$ogrom" train gpt.toml "${small[@]}" \
+            --set "run.output=$output" --set run.share_gpu=true --set "comm.backend=${BACKEND:-mpi}" \
+            --set checkpoint.interval_steps=5 "$@" > "$output.log" 2>&1 || { cat "$output.log"; exit 1; }
+    }
+    two half-zero0 "${moving[@]}" --set parallel.zero=0
+    two half-zero2 "${moving[@]}" --set parallel.zero=2
+    two half-pipeline "${moving[@]}" --set parallel.pipeline=2
+    two half-tensor --set precision.weights=fp16 --set precision.loss_scale_initial=1024 --set parallel.tensor=2
+fi
 python3 - <<'PYTHON'
 import csv
+import os
 
+
+def rows_of(name):
+    with open(f"{name}/metrics.csv") as lines:
+        return list(csv.DictReader(line for line in lines if not line.startswith("#")))
 
 
 def losses(name):
-    with open(f"{name}/metrics.csv") as lines:
-        return [float(row["loss"]) for row in csv.DictReader(line for line in lines if not line.startswith("#"))]
+    return [float(row["loss"]) for row in rows_of(name)]
 
 
 rows = {name: losses(name) for name in ("moved", "straight")}
@@ -86,4 +118,35 @@ assert len(rows["moved"]) == len(rows["straight"]) == 40, {k: len(v) for k, v in
 worst = max(abs(a - b) / b for a, b in zip(rows["moved"], rows["straight"]))
 print(f"GPU, CPU, GPU against the CPU alone: losses differ by {worst:.1e} at most (fp64)")
 assert worst <= 1e-10
+
+# fp16 rounds each activation by 2^-12 = 2.4e-4; the losses are means over 128 tokens.
+worst = max(abs(a - b) / b for a, b in zip(losses("half"), losses("single")))
+print(f"fp16 against fp32: losses differ by {worst:.1e} at most")
+assert worst <= 1e-3, worst
+worst = max(abs(a - b) / b for a, b in zip(losses("fp16"), losses("bf16")))
+print(f"124M, fp16 against bf16: losses differ by {worst:.1e} at most")
+assert worst <= 1e-2, worst
+
+# Bit for bit, the loss scale and the steps left out among it; an infinite norm is text like any other.
+columns = ("step", "loss", "gradient_norm", "clip_factor", "loss_scale", "skipped")
+straight, cut = ([tuple(row[c] for c in columns) for row in rows_of(name)] for name in ("half-straight", "half-cut"))
+assert straight == cut, [pair for pair in zip(straight, cut) if pair[0] != pair[1]][:3]
+skipped = sum(row[5] == "1" for row in straight)
+scales = [float(row[4]) for row in straight]
+print(f"fp16: {skipped} of 40 steps left out; loss scale {scales[0]:.0f}, at least {min(scales):.0f}, then {scales[-1]:.0f}")
+assert skipped >= 1 and min(scales) < scales[0] and straight[-1][5] in "01"
+assert any(b > a for a, b in zip(scales, scales[1:])), "it never rose"
+for name in ("half-zero0", "half-zero2"):
+    if os.path.exists(f"{name}/metrics.csv"):
+        two = rows_of(name)
+        assert len(two) == 40 and two[0]["skipped"] == "1", two[0]
+        assert float(two[-1]["loss"]) < float(two[0]["loss"])
+if os.path.exists("half-zero0/metrics.csv"):
+    a, b = (rows_of(name) for name in ("half-zero0", "half-zero2"))
+    assert [r["loss"] for r in a] == [r["loss"] for r in b], "ZeRO 0 and 2 differ"
+    assert [tuple(row[c] for c in columns) for row in rows_of("half-pipeline")] == straight, "a pipeline differs"
+    print("fp16 on two ranks: ZeRO 0 and 2, and a pipeline and one rank, have the same losses and scales, bit for bit")
+    worst = max(abs(a - b) / b for a, b in zip(losses("half-tensor"), losses("half")))
+    print(f"fp16, tensor parallel against one rank: losses differ by {worst:.1e} at most")
+    assert worst <= 1e-3, worst
 PYTHON

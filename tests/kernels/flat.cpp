@@ -1,6 +1,6 @@
 #include "kernels/ops/flat.h"
 
-#include "kernels/common/bf16.h"
+#include "kernels/common/dtype.h"
 
 #include "tests/kernels/support.h"
 
@@ -90,18 +90,29 @@ TEST(Cast, EveryPairOfTypes) {
     cast_case<Bf16, float>();
     cast_case<Bf16, double>();
     cast_case<Bf16, Bf16>();
+    cast_case<float, Fp16>();
+    cast_case<double, Fp16>();
+    cast_case<Fp16, float>();
+    cast_case<Fp16, double>();
+    cast_case<Fp16, Fp16>();
 }
 
-TEST(Cast, AddsBf16ToFloatExactly) {
+template <class T>
+void expect_exact_sums() {
     const auto values = test::random_values<float>(8193, 4);
     const auto before = test::random_values<float>(8193, 5);
-    std::vector<Bf16> x(values.size());
+    std::vector<T> x(values.size());
     ops::cast(Stream{}, x.data(), values.data(), 8193);
     auto y = before;
     ops::add(Stream{}, y.data(), x.data(), 8193);
     for (std::size_t i = 0; i < y.size(); ++i) {
         ASSERT_EQ(y[i], before[i] + to_float(x[i])) << i;
     }
+}
+
+TEST(Cast, Adds16BitsToFloatExactly) {
+    expect_exact_sums<Bf16>();
+    expect_exact_sums<Fp16>();
 }
 
 }  // namespace

@@ -275,7 +275,7 @@ TEST(Traffic, bytes_follow_the_documented_formula) {
 TEST(Refusals, types_counts_roots_and_scratch) {
     Communicator& world = test::session().world();
     std::vector<double> data(8);
-    for (const Dtype type : {Dtype::fp16, Dtype::fp8_e4m3, Dtype::fp8_e5m2, Dtype::u16}) {
+    for (const Dtype type : {Dtype::fp8_e4m3, Dtype::fp8_e5m2, Dtype::u16}) {
         try {
             world.broadcast(data.data(), 1, type, 0, "t.type").wait();
             ADD_FAILURE() << "accepted " << name_of(type);

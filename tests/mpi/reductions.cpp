@@ -224,7 +224,7 @@ TEST(ReductionRefusals, roots_batches_and_scratch) {
     EXPECT_THROW(world.reduce(data.data(), 1, Dtype::fp64, -1, ReduceOrder::any, nullptr, "t"), Error);
     EXPECT_THROW(world.reduce(data.data(), 1, Dtype::fp64, world.size(), ReduceOrder::any, nullptr, "t"), Error);
     EXPECT_THROW(world.reduce(data.data(), -1, Dtype::fp64, 0, ReduceOrder::any, nullptr, "t"), Error);
-    EXPECT_THROW(world.reduce(data.data(), 1, Dtype::fp16, 0, ReduceOrder::any, nullptr, "t"), Error);
+    EXPECT_THROW(world.reduce(data.data(), 1, Dtype::fp8_e4m3, 0, ReduceOrder::any, nullptr, "t"), Error);
     EXPECT_THROW(world.all_gather_batched(data.data(), data.data(), 1, -1, Dtype::fp64, "t"), Error);
     EXPECT_THROW(
         world.reduce_scatter_batched(data.data(), data.data(), 1, -1, Dtype::fp64, ReduceOrder::any, nullptr, "t"),

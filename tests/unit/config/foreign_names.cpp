@@ -28,7 +28,7 @@ TEST(ForeignNames, DashesAreFoldedBeforeTheLookUp) {
         {"override-opt-param-scheduler=1", "checkpoint.allow_changed"},
         {"train_micro_batch_size_per_gpu=2", "train.micro_batch"},
         {"virtual_pipeline=2", "parallel.virtual_stages"},
-        {"bf16=true", "numerics.compute, with \"fp32\" or \"fp64\": bf16, fp16 and fp8 are not built yet"},
+        {"bf16=true", "precision.weights, with \"bf16\" or \"fp16\", on a GPU: fp8 is not built yet"},
         {"load=x", "the option --resume"},
         {"epochs=3", "train.steps, in optimizer steps"},
         {"offload=true", "without it: offloading is not built"},

@@ -271,9 +271,40 @@ TEST(Keys, Bf16WeightsNeedAGpuAndFp32Arithmetic) {
                "bf16 with numerics.compute fp64; would be right: numerics.compute fp32");
 }
 
+TEST(Keys, Fp16WeightsHaveALossScale) {
+    const RunConfig run = parse(small_run, {"precision.weights=fp16"});
+    EXPECT_EQ(run.precision.weights, Dtype::fp16);
+    EXPECT_EQ(run.precision.loss_scale, LossScaleKind::dynamic);
+    EXPECT_EQ(run.precision.loss_scale_initial, 65536);
+    EXPECT_EQ(run.precision.loss_scale_window, 1000);
+    EXPECT_EQ(run.precision.loss_scale_min, 1);
+    const RunConfig fixed =
+        parse(small_run, {"precision.weights=fp16", "precision.loss_scale=fixed", "precision.loss_scale_initial=128"});
+    EXPECT_EQ(fixed.precision.loss_scale, LossScaleKind::fixed);
+    EXPECT_EQ(fixed.precision.loss_scale_initial, 128);
+    const auto faults = [](const std::vector<std::string>& more) {
+        std::vector<std::string> all = {"precision.weights=fp16"};
+        all.insert(all.end(), more.begin(), more.end());
+        return faults_of(small_run, all);
+    };
+    expect_has(faults({"run.device=cpu"}), "precision.weights: fp16 needs a GPU");
+    expect_has(faults({"numerics.compute=fp64"}), "fp16 with numerics.compute fp64; would be right");
+    expect_has(faults({"precision.loss_scale_initial=1000"}),
+               "precision.loss_scale_initial: 1000 is no power of 2; would be right: 512 or 1024");
+    expect_has(faults({"precision.loss_scale_min=3"}), "precision.loss_scale_min: 3 is no power of 2");
+    expect_has(faults({"precision.loss_scale_min=8", "precision.loss_scale_initial=4"}),
+               "8 is above precision.loss_scale_initial 4; would be right: 4 or less");
+    expect_has(faults({"precision.loss_scale_initial=33554432"}), "out of range");
+    expect_has(faults({"precision.loss_scale=fixed", "precision.loss_scale_window=5"}),
+               "precision.loss_scale_window: has no effect in this combination");
+    expect_has(faults_of(small_run, {"precision.weights=bf16", "precision.loss_scale_initial=8"}),
+               "precision.loss_scale_initial: has no effect in this combination; would be right: without it, or with "
+               "precision.weights = \"fp16\"");
+}
+
 TEST(Keys, ValuesThatAreNotBuiltAreRefusedByName) {
     for (const char* setting :
-         {"model.norm=rms", "model.position=rope", "model.position=none", "model.mlp=swiglu", "precision.weights=fp16",
+         {"model.norm=rms", "model.position=rope", "model.position=none", "model.mlp=swiglu",
           "precision.weights=fp8_e4m3", "comm.gradient_dtype=bf16", "numerics.compute=bf16", "parallel.context=2",
           "parallel.expert=2", "precision.weights=fp64", "comm.gradient_dtype=fp64"}) {
         const std::string message = faults_of(small_run, {setting}, 2);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -102,6 +103,25 @@ TEST(MetricsCsv, ATornLastLineIsCutAndNothingElse) {
     Metrics metrics(folder.path(), 9);
     metrics.row(row_of(3));
     EXPECT_EQ(read_file(path, 1 << 20), whole + torn);
+}
+
+// Written before there was a loss scale: its column is not there, and the factor was 1.
+TEST(MetricsCsv, AFileWithoutTheLossScaleIsRead) {
+    const Folder folder;
+    const std::string path = folder.path("metrics.csv"), column = ",loss_scale\n";
+    std::string head = metrics_head(), line = metrics_line(row_of(3));
+    ASSERT_TRUE(head.ends_with(column));
+    head.resize(head.size() - column.size());
+    line.resize(line.rfind(','));
+    write_file_atomic(path, fmt::format("{}\n{}\n", head, line));
+    const std::vector<StepMetrics> rows = read_metrics_csv(path);
+    ASSERT_EQ(rows.size(), 1U);
+    EXPECT_EQ(rows[0].loss_scale, 1);
+    EXPECT_EQ(rows[0].valid_loss, row_of(3).valid_loss);
+    // A resumed run goes on with the columns of today.
+    Metrics metrics(folder.path(), 3);
+    metrics.row(row_of(4));
+    EXPECT_EQ(read_metrics_csv(path)[1].loss_scale, row_of(4).loss_scale);
 }
 
 TEST(MetricsCsv, WhatIsNoRowIsNamedByFileAndLine) {

@@ -149,8 +149,8 @@ TEST(Ledger, StateFollowsTheClosedFormula) {
 
 // contracts.md, Memory: ZeRO 0 w + g + m, 1 w + g + m/N, 2 w + (g + m)/N, 3 all/N; w = g = 4, m = 8 bytes a parameter.
 // Weights and activations of 2 bytes, everything that is summed of 4; host memory of a GPU run beside it.
-TEST(Ledger, Bf16OnAGpuHasAMasterAndASnapshot) {
-    const RunConfig run = small_run({"precision.weights=bf16"}, 1);
+void expect_master_and_snapshot(const char* type) {
+    const RunConfig run = small_run({fmt::format("precision.weights={}", type)}, 1);
     const Decisions d = decide(run, shape_of(run), {}, 2, Backend::cuda);
     const Ledger ledger = make_ledger(run, d);
     EXPECT_EQ(ledger.line("weights").bytes, 2 * stored);
@@ -169,6 +169,14 @@ TEST(Ledger, Bf16OnAGpuHasAMasterAndASnapshot) {
     EXPECT_EQ(rows(ledger, "activations.attention_lse"), rows(single, "activations.attention_lse"));
     EXPECT_GT(ledger.line("batch").bytes, 0);
     EXPECT_FALSE(has_line(single, "batch") || has_line(single, "snapshot.weights") || has_line(single, "host.window"));
+}
+
+TEST(Ledger, Bf16OnAGpuHasAMasterAndASnapshot) {
+    expect_master_and_snapshot("bf16");
+}
+
+TEST(Ledger, Fp16OnAGpuHasThemToo) {
+    expect_master_and_snapshot("fp16");
 }
 
 TEST(Ledger, StateFollowsTheFormulaOfEveryZeroStage) {

@@ -1,6 +1,8 @@
-// Attention forward in bf16 on mma.sync (Dao 2023, algorithm 1): a block owns 64 queries of a head, 16 a warp, and
+// Attention forward in 16 bits on mma.sync (Dao 2023, algorithm 1): a block owns 64 queries of a head, 16 a warp, and
 // walks over tiles of keys, the next tile on its way while one is used. Probabilities stay in registers, rounded to
-// bf16 for the second product; row maxima and sums in fp32, in base 2. in: q, k, v; out: o, lse.
+// for the second product; row maxima and sums in fp32, in base 2. in: q, k, v; out: o, lse.
+// Included by attention_mma_forward_*.cu alone, one for each type.
+#pragma once
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/attention_mma.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -83,20 +85,20 @@ __device__ void soften(Sums<N>& scores, Sums<W>& out, float (&top)[2], float (&t
     }
 }
 
-template <int D, Dropout Mode>
+template <class T, int D, Dropout Mode>
 __global__ void __launch_bounds__(mma_threads)
-    mma_forward(ops::AttentionForward<Bf16> op, AttentionView view, Alignment alignment) {
+    mma_forward(ops::AttentionForward<T> op, AttentionView view, Alignment alignment) {
     using S = Forward<D>;
     extern __shared__ uint4 shared[];
-    Bf16* const q = reinterpret_cast<Bf16*>(shared);
-    Bf16* const k = q + mma_rows * D;
-    Bf16* const v = k + 2 * S::tile;
+    T* const q = reinterpret_cast<T*>(shared);
+    T* const k = q + mma_rows * D;
+    T* const v = k + 2 * S::tile;
     const int dim = view.head_dim;
     Place at{static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y),
              static_cast<int>(gridDim.x - 1 - blockIdx.x) * mma_rows, 0};  // long tiles first
     const int kv_head = at.h / view.group, reach = view.reach(at.query + mma_rows);
-    const Bf16* const keys = op.k + at.b * view.k.batch + kv_head * dim;
-    const Bf16* const values = op.v + at.b * view.v.batch + kv_head * dim;
+    const T* const keys = op.k + at.b * view.k.batch + kv_head * dim;
+    const T* const values = op.v + at.b * view.v.batch + kv_head * dim;
     const auto fetch = [&](int key) {
         const int stage = key / S::keys % 2 * S::tile;
         fetch_tile<S::keys, D>(k + stage, keys, view.k.row, key, view.keys, dim, alignment);
@@ -149,38 +151,39 @@ __global__ void __launch_bounds__(mma_threads)
     write_sums(op.out + at.b * view.o.batch + at.h * dim, view.o.row, at.query, view.queries, 0, dim, out, factor);
 }
 
-template <int D, Dropout Mode>
-void launch_mode(Stream stream, const ops::AttentionForward<Bf16>& op) {
-    check(cudaFuncSetAttribute(mma_forward<D, Mode>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+template <class T, int D, Dropout Mode>
+void launch_mode(Stream stream, const ops::AttentionForward<T>& op) {
+    check(cudaFuncSetAttribute(mma_forward<T, D, Mode>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(Forward<D>::bytes)),
           "shared memory of attention_forward");
     const dim3 grid(static_cast<unsigned>(ceil_div(op.shape.queries, i64{mma_rows})),
                     static_cast<unsigned>(op.shape.heads), static_cast<unsigned>(op.shape.batch));
-    mma_forward<D, Mode><<<grid, mma_threads, Forward<D>::bytes, native(stream)>>>(
+    mma_forward<T, D, Mode><<<grid, mma_threads, Forward<D>::bytes, native(stream)>>>(
         op, AttentionView(op.shape), attention_alignment(op.shape, op.q, op.k, op.v));
     check_launch("attention_forward");
 }
 
-template <int D>
-void launch(Stream stream, const ops::AttentionForward<Bf16>& op) {
+template <class T, int D>
+void launch(Stream stream, const ops::AttentionForward<T>& op) {
     if (op.shape.dropout.p > 0) {
-        launch_mode<D, Dropout::on>(stream, op);
+        launch_mode<T, D, Dropout::on>(stream, op);
     } else {
-        launch_mode<D, Dropout::off>(stream, op);
+        launch_mode<T, D, Dropout::off>(stream, op);
     }
 }
 
 }  // namespace
 
-void attention_forward_mma(Stream stream, const ops::AttentionForward<Bf16>& op) {
+template <class T>
+void attention_forward_mma(Stream stream, const ops::AttentionForward<T>& op) {
     if (op.shape.head_dim <= 32) {
-        launch<32>(stream, op);
+        launch<T, 32>(stream, op);
     } else if (op.shape.head_dim <= 64) {
-        launch<64>(stream, op);
+        launch<T, 64>(stream, op);
     } else if (op.shape.head_dim <= 128) {
-        launch<128>(stream, op);
+        launch<T, 128>(stream, op);
     } else {
-        launch<256>(stream, op);
+        launch<T, 256>(stream, op);
     }
 }
 

@@ -1,4 +1,4 @@
-// What attention says about bf16 and devices where no device is needed to say it.
+// What attention says about types of 16 bits and devices where no device is needed to say it.
 #include <gtest/gtest.h>
 
 #include "kernels/ops/attention.h"
@@ -26,13 +26,19 @@ std::string refusal(const Call& call) {
     return "no refusal";
 }
 
-TEST(AttentionBf16, IsRefusedByNameOnTheCpu) {
-    ops::AttentionForward<Bf16> forward{};
+template <class T>
+void expect_refused(const std::string& type) {
+    ops::AttentionForward<T> forward{};
     forward.shape = small_shape();
-    EXPECT_EQ(refusal([&] { ops::attention_forward({}, forward); }), "attention_forward: bf16 needs a GPU");
-    ops::AttentionBackward<Bf16> backward{};
+    EXPECT_EQ(refusal([&] { ops::attention_forward({}, forward); }), "attention_forward: " + type + " needs a GPU");
+    ops::AttentionBackward<T> backward{};
     backward.shape = small_shape();
-    EXPECT_EQ(refusal([&] { ops::attention_backward({}, backward); }), "attention_backward: bf16 needs a GPU");
+    EXPECT_EQ(refusal([&] { ops::attention_backward({}, backward); }), "attention_backward: " + type + " needs a GPU");
+}
+
+TEST(AttentionOf16Bits, IsRefusedByNameOnTheCpu) {
+    expect_refused<Bf16>("bf16");
+    expect_refused<Fp16>("fp16");
 }
 
 TEST(AttentionWorkspace, IsTheCpusOrNone) {

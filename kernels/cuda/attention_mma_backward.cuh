@@ -1,7 +1,9 @@
-// Attention backward in bf16 on mma.sync: a block owns 64 keys of a key head (dk, dv: over the query heads of the group
-// and their queries in ascending order) or 64 queries (dq: over the keys). Scores are made in both, transposed for the
-// keys, so that probabilities and their gradients are the left operand of the next product without leaving the
+// Attention backward in 16 bits on mma.sync: a block owns 64 keys of a key head (dk, dv: over the query heads of the
+// group and their queries in ascending order) or 64 queries (dq: over the keys). Scores are made in both, transposed
+// for the keys, so that probabilities and their gradients are the left operand of the next product without leaving the
 // registers: seven products in all, no sum shared between blocks, repeatable. in: q, k, v, o, do, lse; out: dq, dk, dv.
+// Included by attention_mma_backward_*.cu alone, one for each type.
+#pragma once
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/attention_mma.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -50,16 +52,16 @@ __device__ void pipelined(int count, const Fetch& fetch, const Compute& compute)
     wait_copy_groups<0>();
 }
 
-template <int D, Dropout Mode>
+template <class T, int D, Dropout Mode>
 __global__ void __launch_bounds__(mma_threads)
-    mma_backward_keys(ops::AttentionBackward<Bf16> op, AttentionView view, Alignment alignment, const float* delta) {
+    mma_backward_keys(ops::AttentionBackward<T> op, AttentionView view, Alignment alignment, const float* delta) {
     using S = Backward<D>;
     constexpr int halves = D / S::columns, N = S::inner / 8;
     extern __shared__ uint4 shared[];
-    Bf16* const k = reinterpret_cast<Bf16*>(shared);
-    Bf16* const v = k + S::own;
-    Bf16* const q = v + S::own;
-    Bf16* const d_out = q + S::stages * S::tile;
+    T* const k = reinterpret_cast<T*>(shared);
+    T* const v = k + S::own;
+    T* const q = v + S::own;
+    T* const d_out = q + S::stages * S::tile;
     float* const lses = reinterpret_cast<float*>(d_out + S::stages * S::tile);
     float* const deltas = lses + S::stages * S::inner;
     const int dim = view.head_dim, half = static_cast<int>(blockIdx.x) % halves;
@@ -125,16 +127,16 @@ __global__ void __launch_bounds__(mma_threads)
                ones);
 }
 
-template <int D, Dropout Mode>
+template <class T, int D, Dropout Mode>
 __global__ void __launch_bounds__(mma_threads)
-    mma_backward_queries(ops::AttentionBackward<Bf16> op, AttentionView view, Alignment alignment, const float* delta) {
+    mma_backward_queries(ops::AttentionBackward<T> op, AttentionView view, Alignment alignment, const float* delta) {
     using S = Backward<D>;
     constexpr int N = S::inner / 8;
     extern __shared__ uint4 shared[];
-    Bf16* const q = reinterpret_cast<Bf16*>(shared);
-    Bf16* const d_out = q + S::own;
-    Bf16* const k = d_out + S::own;
-    Bf16* const v = k + S::stages * S::tile;
+    T* const q = reinterpret_cast<T*>(shared);
+    T* const d_out = q + S::own;
+    T* const k = d_out + S::own;
+    T* const v = k + S::stages * S::tile;
     const int dim = view.head_dim, b = static_cast<int>(blockIdx.z), h = static_cast<int>(blockIdx.y);
     const int query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * mma_rows, kv_head = h / view.group;
     fetch_tile<mma_rows, D>(q, op.q + b * view.q.batch + h * dim, view.q.row, query, view.queries, dim, alignment);
@@ -187,8 +189,9 @@ __global__ void __launch_bounds__(mma_threads)
 }
 
 // delta_i = do_i . o_i, one warp a row.
+template <class T>
 __global__ void __launch_bounds__(flat_threads)
-    mma_delta(ops::AttentionBackward<Bf16> op, AttentionView view, float* delta) {
+    mma_delta(ops::AttentionBackward<T> op, AttentionView view, float* delta) {
     const i64 rows = static_cast<i64>(view.batch) * view.heads * view.queries;
     const i64 step = static_cast<i64>(gridDim.x) * (flat_threads / 32);
     for (i64 row = (static_cast<i64>(blockIdx.x) * flat_threads + threadIdx.x) / 32; row < rows; row += step) {
@@ -205,8 +208,8 @@ __global__ void __launch_bounds__(flat_threads)
     }
 }
 
-template <int D, Dropout Mode>
-void launch_mode(Stream stream, const ops::AttentionBackward<Bf16>& op, const float* delta) {
+template <class T, int D, Dropout Mode>
+void launch_mode(Stream stream, const ops::AttentionBackward<T>& op, const float* delta) {
     using S = Backward<D>;
     const ops::AttentionShape& shape = op.shape;
     const AttentionView view(shape);
@@ -214,35 +217,36 @@ void launch_mode(Stream stream, const ops::AttentionBackward<Bf16>& op, const fl
     const auto blocks = [&](i64 extent, i64 heads) {
         return dim3(static_cast<unsigned>(extent), static_cast<unsigned>(heads), static_cast<unsigned>(shape.batch));
     };
-    for (auto* kernel : {mma_backward_keys<D, Mode>, mma_backward_queries<D, Mode>}) {
+    for (auto* kernel : {mma_backward_keys<T, D, Mode>, mma_backward_queries<T, D, Mode>}) {
         check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(S::bytes)),
               "shared memory of attention_backward");
     }
     if (shape.keys > 0) {
-        mma_backward_keys<D, Mode><<<blocks(ceil_div(shape.keys, i64{mma_rows}) * (D / S::columns), shape.kv_heads),
-                                     mma_threads, S::bytes, native(stream)>>>(op, view, alignment, delta);
+        mma_backward_keys<T, D, Mode><<<blocks(ceil_div(shape.keys, i64{mma_rows}) * (D / S::columns), shape.kv_heads),
+                                        mma_threads, S::bytes, native(stream)>>>(op, view, alignment, delta);
         check_launch("attention_backward of keys");
     }
     if (shape.queries > 0) {
-        mma_backward_queries<D, Mode>
+        mma_backward_queries<T, D, Mode>
             <<<blocks(ceil_div(shape.queries, i64{mma_rows}), shape.heads), mma_threads, S::bytes, native(stream)>>>(
                 op, view, alignment, delta);
         check_launch("attention_backward of queries");
     }
 }
 
-template <int D>
-void launch(Stream stream, const ops::AttentionBackward<Bf16>& op, const float* delta) {
+template <class T, int D>
+void launch(Stream stream, const ops::AttentionBackward<T>& op, const float* delta) {
     if (op.shape.dropout.p > 0) {
-        launch_mode<D, Dropout::on>(stream, op, delta);
+        launch_mode<T, D, Dropout::on>(stream, op, delta);
     } else {
-        launch_mode<D, Dropout::off>(stream, op, delta);
+        launch_mode<T, D, Dropout::off>(stream, op, delta);
     }
 }
 
 }  // namespace
 
-void attention_backward_mma(Stream stream, const ops::AttentionBackward<Bf16>& op, float* delta) {
+template <class T>
+void attention_backward_mma(Stream stream, const ops::AttentionBackward<T>& op, float* delta) {
     const i64 rows = op.shape.batch * op.shape.heads * op.shape.queries;
     if (rows > 0) {
         mma_delta<<<grid_of(ceil_div(rows * 32, flat_threads)), flat_threads, 0, native(stream)>>>(
@@ -250,13 +254,13 @@ void attention_backward_mma(Stream stream, const ops::AttentionBackward<Bf16>& o
         check_launch("attention_backward of delta");
     }
     if (op.shape.head_dim <= 32) {
-        launch<32>(stream, op, delta);
+        launch<T, 32>(stream, op, delta);
     } else if (op.shape.head_dim <= 64) {
-        launch<64>(stream, op, delta);
+        launch<T, 64>(stream, op, delta);
     } else if (op.shape.head_dim <= 128) {
-        launch<128>(stream, op, delta);
+        launch<T, 128>(stream, op, delta);
     } else {
-        launch<256>(stream, op, delta);
+        launch<T, 256>(stream, op, delta);
     }
 }
 
