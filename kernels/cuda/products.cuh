@@ -29,6 +29,8 @@ struct ProductCall {
     double alpha = 1, beta = 0;
     const void* bias = nullptr;
     const void* aux = nullptr;
+    const float* a_scale = nullptr;  // of fp8 operands: what their codes are multiplied by, on the device
+    const float* b_scale = nullptr;
 };
 
 // A shape in the library's terms.

@@ -68,15 +68,21 @@ struct TrainConfig {
 
 enum class NonFinite { stop, skip };
 
+// How the products of the blocks' linear layers are made: in the type of weights and activations, or in fp8 (all three
+// products of each, kernels/ops/linear_fp8.h; bf16 weights alone).
+enum class LinearProducts { compute, fp8 };
+
 struct NumericsConfig {
     Dtype compute = Dtype::fp32;  // fp32 | fp64
+    LinearProducts linears = LinearProducts::compute;
     bool deterministic = false;
     NonFinite on_nonfinite = NonFinite::stop;
     i64 max_skipped_steps = 10;  // consecutive skips before the run stops
 };
 
 struct PrecisionConfig {
-    // = numerics.compute, or bf16 on a GPU with an fp32 master; fp16, fp8: named, refused until built
+    // = numerics.compute, or bf16 on a GPU with an fp32 master; fp16: named, refused until built; fp8: never stored, see
+    // NumericsConfig::linears
     Dtype weights = Dtype::fp32;
 };
 
