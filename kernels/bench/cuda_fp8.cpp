@@ -63,9 +63,16 @@ void casts(Stream stream, const Memory& m, i64 in) {
     const i64 n = rows * in;
     auto* const codes = static_cast<Fp8Code*>(m.workspace);
     const double copy = 4.0 * static_cast<double>(n) / seconds_of(stream, [&] { cuda::copy(stream, m.d_x, m.x, n); });
-    const auto print = [&](const char* name, double bytes, ops::Largest largest, bool straight, bool turned, bool sums) {
-        ops::Quantise<Bf16> op{straight ? codes : nullptr, turned ? codes + n : nullptr, &m.scales->x, m.x, rows, in,
-                               Dtype::fp8_e4m3,            largest};
+    const auto print = [&](const char* name, double bytes, ops::Largest largest, bool straight, bool turned,
+                           bool sums) {
+        ops::Quantise<Bf16> op{straight ? codes : nullptr,
+                               turned ? codes + n : nullptr,
+                               &m.scales->x,
+                               m.x,
+                               rows,
+                               in,
+                               Dtype::fp8_e4m3,
+                               largest};
         op.column_sums = sums ? m.d_bias : nullptr;
         const double seconds = seconds_of(stream, [&] { cuda::quantise(stream, op); });
         std::printf("  cast %-34s [%ld, %5ld] %7.1f us, %5.2f of a copy\n", name, rows, in, seconds * 1e6,
@@ -88,8 +95,8 @@ struct Layer {
 void forward(Stream stream, const Memory& m, const Layer& l, bool fp8) {
     Bf16* const u = l.gelu_behind ? m.u : nullptr;
     if (fp8) {
-        ops::linear_fp8_forward<Bf16>(
-            stream, {m.y, u, m.x, m.weight, m.weight, rows, l.in, l.out, m.workspace, m.scales});
+        ops::linear_fp8_forward<Bf16>(stream,
+                                      {m.y, u, m.x, m.weight, m.weight, rows, l.in, l.out, m.workspace, m.scales});
     } else if (l.gelu_behind) {
         ops::linear_bias_gelu<Bf16>(stream, {m.y, m.u, m.x, m.weight, m.weight, rows, l.in, l.out});
     } else {
@@ -156,8 +163,8 @@ void block(Stream stream, i64 C) {
             back[fp8] = seconds_of(stream, [&] { backward(stream, m, layer, fp8 == 1); });
             all[fp8] += ahead[fp8] + back[fp8];
         }
-        std::printf("  layer %-5s forward bf16 %8.1f us, fp8 %8.1f us; backward bf16 %8.1f us, fp8 %8.1f us\n", layer.name,
-                    ahead[0] * 1e6, ahead[1] * 1e6, back[0] * 1e6, back[1] * 1e6);
+        std::printf("  layer %-5s forward bf16 %8.1f us, fp8 %8.1f us; backward bf16 %8.1f us, fp8 %8.1f us\n",
+                    layer.name, ahead[0] * 1e6, ahead[1] * 1e6, back[0] * 1e6, back[1] * 1e6);
     }
     std::printf("  all four, both passes: bf16 %.1f us, fp8 %.1f us, %.3f times the rate\n", all[0] * 1e6, all[1] * 1e6,
                 all[0] / all[1]);

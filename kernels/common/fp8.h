@@ -28,8 +28,8 @@ OGROM_HOST_DEVICE constexpr Fp8Format fp8_format(Dtype type) {
     return type == Dtype::fp8_e4m3 ? Fp8Format{3, 7, 448.0F, 0x7E} : Fp8Format{2, 15, 57344.0F, 0x7B};
 }
 
-// To the nearest, ties to even; beyond the largest finite number that number, an infinity too (as cvt.satfinite of a GPU
-// does). A NaN becomes 0x7F.
+// To the nearest, ties to even; beyond the largest finite number that number, an infinity too (as cvt.satfinite of a
+// GPU does). A NaN becomes 0x7F.
 OGROM_HOST_DEVICE inline Fp8Code to_fp8(float value, Dtype type) {
     const Fp8Format format = fp8_format(type);
     const u32 bits = std::bit_cast<u32>(value);
@@ -76,8 +76,8 @@ struct alignas(16) Fp8Scale {
 };
 
 // The factor for a tensor of that largest absolute value: the format's largest number stands for it. 1 where the tensor
-// is all zeros, at most 2^120, so that factor and inverse are normal numbers, and NaN where it is NaN or infinite: every
-// product of such a tensor is NaN, which the step's check of gradients sees.
+// is all zeros, at most 2^120, so that factor and inverse are normal numbers, and NaN where it is NaN or infinite:
+// every product of such a tensor is NaN, which the step's check of gradients sees.
 OGROM_HOST_DEVICE inline float fp8_factor(float largest, Dtype type) {
     constexpr float most = 0x1p120F;
     if (largest == 0) {

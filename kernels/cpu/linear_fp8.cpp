@@ -15,8 +15,8 @@ namespace {
 
 constexpr i64 line = 256;
 
-// Working memory: a scale, then the codes. Forward x and w; backward d_y, its transpose, and in one place, one after the
-// other, the transposes of x and of w.
+// Working memory: a scale, then the codes. Forward x and w; backward d_y, its transpose, and in one place, one after
+// the other, the transposes of x and of w.
 struct Places {
     Fp8Scale* scale;
     Fp8Code* first;
@@ -126,13 +126,12 @@ void linear_fp8_backward(Stream stream, const LinearFp8Backward<T>& op) {
     if (op.d_x != nullptr) {
         // d_x = d_y w
         quantise<T>(stream, into_columns(at.third, &op.scales->weight, op.weight, op.out, op.in));
-        input_product(stream, op, {rows, at.scale, Dtype::fp8_e5m2},
-                      {at.third, &op.scales->weight, Dtype::fp8_e4m3});
+        input_product(stream, op, {rows, at.scale, Dtype::fp8_e5m2}, {at.third, &op.scales->weight, Dtype::fp8_e4m3});
     }
 }
 
-#define OGROM_INSTANTIATE(T)                                               \
-    template void linear_fp8_forward(Stream, const LinearFp8Forward<T>&);  \
+#define OGROM_INSTANTIATE(T)                                              \
+    template void linear_fp8_forward(Stream, const LinearFp8Forward<T>&); \
     template void linear_fp8_backward(Stream, const LinearFp8Backward<T>&)
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);

@@ -62,7 +62,9 @@ struct SumTerm {
             largest = max(largest, __float_as_uint(g.at[v]) & 0x7FFFFFFFU);
         }
     }
-    __device__ void finish() const { keep_largest(scale, largest); }
+    __device__ void finish() const {
+        keep_largest(scale, largest);
+    }
 };
 
 template <Dtype F>
@@ -101,7 +103,8 @@ __device__ float factor_of(Fp8Scale* scale, bool first) {
 
 // 16 codes a thread.
 template <Dtype F>
-__global__ void __launch_bounds__(flat_threads) codes_in_rows(Fp8Code* codes, Fp8Scale* scale, const Bf16* x, i64 packs) {
+__global__ void __launch_bounds__(flat_threads)
+    codes_in_rows(Fp8Code* codes, Fp8Scale* scale, const Bf16* x, i64 packs) {
     const i64 i = static_cast<i64>(gridDim.x - 1 - blockIdx.x) * flat_threads + threadIdx.x;
     const float factor = factor_of<F>(scale, i == 0);
     if (i < packs) {
@@ -133,8 +136,8 @@ __global__ void __launch_bounds__(flat_threads)
     }
 }
 
-// A tile of 128 x 128 codes, which lie in shared memory by columns: words of four rows. Groups of four words, 16 bytes of
-// a column, are moved by the column's number, so that neither side meets itself in a bank.
+// A tile of 128 x 128 codes, which lie in shared memory by columns: words of four rows. Groups of four words, 16 bytes
+// of a column, are moved by the column's number, so that neither side meets itself in a bank.
 constexpr int tile = 128;
 constexpr int tile_threads = 256;
 constexpr int words = tile / 4;
@@ -170,7 +173,7 @@ __global__ void __launch_bounds__(tile_threads, 4)
         for (int i = 0; i < 4; ++i) {
             const i64 row = row0 + half * 64 + warp / 2 * 16 + lane / 8 * 4 + i;
             packs[half][i] = row < rows && column0 + column < cols ? load_packed<8>(x + row * cols + column0 + column)
-                                                                  : Pack<Bf16, 8>{};
+                                                                   : Pack<Bf16, 8>{};
         }
     }
     const float factor = factor_of<F>(scale, threadIdx.x == 0 && blockIdx.x == 0 && blockIdx.y == 0);
@@ -223,8 +226,9 @@ void measure(Stream stream, const ops::Quantise<Bf16>& op) {
         } else {
             constexpr i64 most_blocks = 2112;  // 16 for each multiprocessor of a large device
             const i64 packs = op.rows * op.cols / V;
-            find_largest<V><<<grid_of(ceil_div(packs, 4 * flat_threads), most_blocks), flat_threads, 0,
-                              native(stream)>>>(op.scale, op.x, packs);
+            find_largest<V>
+                <<<grid_of(ceil_div(packs, 4 * flat_threads), most_blocks), flat_threads, 0, native(stream)>>>(
+                    op.scale, op.x, packs);
             check_launch("quantise");
         }
     });

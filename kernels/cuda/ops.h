@@ -100,8 +100,8 @@ template <class T>
 [[nodiscard]] bool linear_gradients(Stream stream, const ops::LinearGradients<T>& op);
 
 // kernels/ops/fp8.h, of devices of compute capability 8.9 and newer. The three that return bool do the pass beside the
-// product as Epilogue has it, under the rule above: into op.y with bias; u = op.y with bias and y = gelu(u); the gradient
-// through a gelu of u.
+// product as Epilogue has it, under the rule above: into op.y with bias; u = op.y with bias and y = gelu(u); the
+// gradient through a gelu of u.
 void quantise(Stream stream, const ops::Quantise<Bf16>& op);
 void fp8_matmul(Stream stream, const ops::Fp8Matmul<Bf16>& op);
 void fp8_matmul(Stream stream, const ops::Fp8Matmul<float>& op);

@@ -36,7 +36,7 @@ struct ProductShape {
     ops::Accumulate mode = ops::Accumulate::overwrite;  // add: beta != 0
     Epilogue epilogue = Epilogue::none;
     ops::ProductSums sums = ops::ProductSums::full;  // of fp8 operands
-    i64 alignment = 16;  // bytes; the least of all pointers, 16 at most
+    i64 alignment = 16;                              // bytes; the least of all pointers, 16 at most
 
     auto operator<=>(const ProductShape&) const = default;
 };

@@ -81,8 +81,8 @@ struct NumericsConfig {
 };
 
 struct PrecisionConfig {
-    // = numerics.compute, or bf16 on a GPU with an fp32 master; fp16: named, refused until built; fp8: never stored, see
-    // NumericsConfig::linears
+    // = numerics.compute, or bf16 on a GPU with an fp32 master; fp16: named, refused until built; fp8: never stored,
+    // see NumericsConfig::linears
     Dtype weights = Dtype::fp32;
 };
 

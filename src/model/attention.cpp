@@ -94,11 +94,10 @@ void attention_backward(Stream stream, const Attention<T>& layer, Work work, Rec
     }
     // dw_out += d_branch^T o ; d_o = d_branch w_out
     T* const d_attention = workspace.narrow;
-    linear_backward<T>(stream, layer.out,
-                       {.d_x = inputs ? d_attention : nullptr,
-                        .d_y = d_branch,
-                        .x = weights ? saved.attention : nullptr},
-                       rows, pass.progress);
+    linear_backward<T>(
+        stream, layer.out,
+        {.d_x = inputs ? d_attention : nullptr, .d_y = d_branch, .x = weights ? saved.attention : nullptr}, rows,
+        pass.progress);
     pass.move_on();
     // dq | dk | dv from d_o, probabilities recomputed from the saved log-sum-exp
     if (inputs) {

@@ -136,12 +136,10 @@ void enter_branch(Stream stream, const Linear<T>& linear, const Norm<T>& norm, c
     }
     // dw += d_y^T n ; db += sum_rows d_y ; d_n = d_y w
     const T* const n = work != Work::input ? rows_of_all<T>(saved.norm, norm.C, workspace, pass) : nullptr;
-    linear_backward<T>(stream, linear,
-                       {.d_x = work != Work::weights ? workspace.narrow : nullptr,
-                        .d_y = d_y,
-                        .x = n,
-                        .bias = BiasGradients::added},
-                       pass.all_rows(), pass.progress);
+    linear_backward<T>(
+        stream, linear,
+        {.d_x = work != Work::weights ? workspace.narrow : nullptr, .d_y = d_y, .x = n, .bias = BiasGradients::added},
+        pass.all_rows(), pass.progress);
     // d += norm'(d_n)
     if (work != Work::weights) {
         enter_stream(stream, norm, saved, d, workspace, pass);

@@ -50,13 +50,9 @@ void input_gradient(Stream stream, const Linear<T>& linear, const LinearBackward
     const i64 out = linear.out_local;
     const i64 in = linear.in_local;
     if (op.u != nullptr) {
-        ops::linear_input_gelu<T>(stream, {.d_u = op.d_x,
-                                           .d_y = op.d_y,
-                                           .weight = linear.weight,
-                                           .u = op.u,
-                                           .rows = rows,
-                                           .in = in,
-                                           .out = out});
+        ops::linear_input_gelu<T>(
+            stream,
+            {.d_u = op.d_x, .d_y = op.d_y, .weight = linear.weight, .u = op.u, .rows = rows, .in = in, .out = out});
         return;
     }
     ops::matmul<T>(
@@ -157,12 +153,12 @@ void linear_bias_gradient(Stream stream, const Linear<T>& linear, const T* d_y, 
     }
 }
 
-#define OGROM_INSTANTIATE(T)                                                                                      \
-    template void linear_forward<T>(Stream, const Linear<T>&, T*, const T*, i64);                                 \
-    template void linear_bias_forward<T>(Stream, const Linear<T>&, T*, const T*, i64);                            \
-    template void linear_gelu_forward<T>(Stream, const Linear<T>&, T*, T*, const T*, i64, ops::Fusion);           \
-    template void linear_backward<T>(Stream, const Linear<T>&, const LinearBackward<T>&, i64,                     \
-                                     const std::function<void()>&);                                               \
+#define OGROM_INSTANTIATE(T)                                                                            \
+    template void linear_forward<T>(Stream, const Linear<T>&, T*, const T*, i64);                       \
+    template void linear_bias_forward<T>(Stream, const Linear<T>&, T*, const T*, i64);                  \
+    template void linear_gelu_forward<T>(Stream, const Linear<T>&, T*, T*, const T*, i64, ops::Fusion); \
+    template void linear_backward<T>(Stream, const Linear<T>&, const LinearBackward<T>&, i64,           \
+                                     const std::function<void()>&);                                     \
     template void linear_bias_gradient<T>(Stream, const Linear<T>&, const T*, i64)
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);

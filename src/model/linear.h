@@ -5,7 +5,8 @@
 //                    bias is added after it (by the residual joint); dx needs nothing.
 // The layers make those sums (model/tensor_group.h). 2 rows out in flops forward, twice that backward, in two halves
 // that a split backward pass makes apart. The bias is part of the product, or fused into what follows (kernels/ops).
-// Products are made in T, or in fp8 (kernels/ops/linear_fp8.h) where the layer has the memory for it and its extents fit.
+// Products are made in T, or in fp8 (kernels/ops/linear_fp8.h) where the layer has the memory for it and its extents
+// fit.
 #pragma once
 #include <functional>
 
@@ -17,7 +18,7 @@
 namespace ogrom {
 
 struct Fp8Memory {
-    void* workspace = nullptr;                // linear_fp8_workspace of the layer; null: products in T
+    void* workspace = nullptr;               // linear_fp8_workspace of the layer; null: products in T
     ops::LinearFp8Scales* scales = nullptr;  // from a forward pass to its backward pass
 };
 

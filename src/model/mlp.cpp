@@ -43,12 +43,10 @@ void mlp_backward(Stream stream, const Mlp<T>& layer, Work work, Recompute recom
         ops::gelu_forward<T>(stream, {.y = saved.gelu, .u = saved.up, .n = rows * layer.up.out_local});
     }
     // dw_down += d_branch^T a ; d_u = (d_branch w_down) gelu'(u)
-    linear_backward<T>(stream, layer.down,
-                       {.d_x = inputs ? gradients.wide : nullptr,
-                        .d_y = d_branch,
-                        .x = weights ? saved.gelu : nullptr,
-                        .u = saved.up},
-                       rows, pass.progress);
+    linear_backward<T>(
+        stream, layer.down,
+        {.d_x = inputs ? gradients.wide : nullptr, .d_y = d_branch, .x = weights ? saved.gelu : nullptr, .u = saved.up},
+        rows, pass.progress);
     pass.move_on();
     // dw_up += d_u^T n ; db_up += sum d_u ; d += norm2'(d_u w_up)
     enter_branch(stream, layer.up, layer.norm, {x, saved.norm, saved.mean, saved.rstd}, work, recompute, d,

@@ -47,8 +47,10 @@ std::string fp8_text(const RunConfig& run, const StageShape& shape) {
         }
     }
     std::string text = fmt::format(
-        "fp8 linears: {:.1f} % of the model's FLOPs; forward e4m3 x e4m3 with fast sums, both gradients e5m2 x e4m3 with "
-        "full fp32 sums; one scale a tensor, from its largest value as it is; results bf16, weight gradients fp32; head, "
+        "fp8 linears: {:.1f} % of the model's FLOPs; forward e4m3 x e4m3 with fast sums, both gradients e5m2 x e4m3 "
+        "with "
+        "full fp32 sums; one scale a tensor, from its largest value as it is; results bf16, weight gradients fp32; "
+        "head, "
         "attention, embeddings and norms without fp8",
         100 * fp8_share(run, shape));
     if (!others.empty()) {

@@ -115,15 +115,17 @@ Device choose_device(Session& session, const RunConfig& run) {
     Device device = select_device(run.run.device, session.node_rank());
     const bool lacks = run.precision.weights == Dtype::bf16 && !device.is_gpu();
     require_everywhere(session, lacks ? device.reason : "", [](std::size_t rank, const std::string& reason) {
-        return fmt::format("precision.weights = \"bf16\": bf16 needs a GPU, rank {} runs on the CPU ({}); would be right: "
-                           "fp32, or a machine with a GPU",
-                           rank, reason);
+        return fmt::format(
+            "precision.weights = \"bf16\": bf16 needs a GPU, rank {} runs on the CPU ({}); would be right: "
+            "fp32, or a machine with a GPU",
+            rank, reason);
     });
     const bool without_fp8 = run.numerics.linears == LinearProducts::fp8 && device.capability < fp8_capability;
     require_everywhere(session, without_fp8 ? device.reason : "", [&](std::size_t rank, const std::string& reason) {
-        return fmt::format("numerics.linears = \"fp8\": needs a GPU of compute capability 8.9 or newer, that of rank {} "
-                           "({}) is older; would be right: compute",
-                           rank, reason);
+        return fmt::format(
+            "numerics.linears = \"fp8\": needs a GPU of compute capability 8.9 or newer, that of rank {} "
+            "({}) is older; would be right: compute",
+            rank, reason);
     });
     return device;
 }

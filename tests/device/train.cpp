@@ -187,7 +187,7 @@ void skip_without_fp8() {
     }
 }
 
-// Roundings of 2^-4 and 2^-3 of every operand, 30 to 60 times those of bf16, of independent signs.
+// Roundings of 2^-4 and 2^-3 of every operand, 30 to 60 times those of bf16, of independent signs: 1.3e-3 observed.
 TEST_F(DeviceTraining, Fp8LinearsFollowBf16) {
     skip_without_fp8();
     if (IsSkipped()) {
@@ -207,7 +207,7 @@ TEST_F(DeviceTraining, Fp8LinearsFollowBf16) {
             worst = std::max(worst, std::abs(a[i] - b[i]) / b[i]);
         }
         EXPECT_GT(worst, 0);
-        EXPECT_LE(worst, 2e-2);
+        EXPECT_LE(worst, 1e-2);
         EXPECT_LT(a[a.size() - 2], a[0]) << "it learns";
         std::printf("fp8 linears against bf16, recompute %s: largest difference of a loss %.2e\n", recompute, worst);
     }

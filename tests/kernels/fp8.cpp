@@ -69,8 +69,8 @@ TEST(Fp8Type, RoundsToTheNearestTiesToEven) {
 TEST(Fp8Type, SaturatesAndKeepsNan) {
     for (const Dtype type : formats) {
         const float largest = fp8_format(type).largest;
-        for (const float beyond : {largest * 1.01F, largest * 1.2F, largest * 4, 3e38F,
-                                   std::numeric_limits<float>::infinity()}) {
+        for (const float beyond :
+             {largest * 1.01F, largest * 1.2F, largest * 4, 3e38F, std::numeric_limits<float>::infinity()}) {
             EXPECT_EQ(to_fp8(beyond, type), largest_code(type)) << beyond;
             EXPECT_EQ(to_fp8(-beyond, type), largest_code(type) + 128) << beyond;
         }
@@ -209,9 +209,9 @@ TEST(Fp8OnTheCpu, Bf16IsRefused) {
     Fp8Code code = 7;
     Fp8Scale scale{};
     EXPECT_THROW(ops::quantise<Bf16>({}, {&code, nullptr, &scale, &x, 1, 1, Dtype::fp8_e4m3}), Error);
-    EXPECT_THROW(ops::fp8_matmul<Bf16>({}, {&x, {&code, &scale, Dtype::fp8_e4m3}, {&code, &scale, Dtype::fp8_e4m3}, 1,
-                                            1, 1}),
-                 Error);
+    EXPECT_THROW(
+        ops::fp8_matmul<Bf16>({}, {&x, {&code, &scale, Dtype::fp8_e4m3}, {&code, &scale, Dtype::fp8_e4m3}, 1, 1, 1}),
+        Error);
     EXPECT_EQ(code, 7);
 }
 

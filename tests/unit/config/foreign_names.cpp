@@ -29,7 +29,8 @@ TEST(ForeignNames, DashesAreFoldedBeforeTheLookUp) {
         {"train_micro_batch_size_per_gpu=2", "train.micro_batch"},
         {"virtual_pipeline=2", "parallel.virtual_stages"},
         {"bf16=true",
-         "numerics.compute, with \"fp32\" or \"fp64\", and on a GPU precision.weights = \"bf16\"; fp16 is not built yet"},
+         "numerics.compute, with \"fp32\" or \"fp64\", and on a GPU precision.weights = \"bf16\"; fp16 is not built "
+         "yet"},
         {"fp8=true", "numerics.linears"},
         {"fp8-recipe=tensorwise", "numerics.linears"},
         {"load=x", "the option --resume"},

@@ -273,12 +273,15 @@ TEST(Keys, Bf16WeightsNeedAGpuAndFp32Arithmetic) {
 
 TEST(Keys, Fp8LinearsNeedBf16Weights) {
     EXPECT_EQ(parse(small_run).numerics.linears, LinearProducts::compute);
-    EXPECT_EQ(parse(small_run, {"precision.weights=bf16", "numerics.linears=fp8"}).numerics.linears, LinearProducts::fp8);
-    expect_fault(faults_of(small_run, {"numerics.linears=fp8"}), "--set 1: numerics.linears: fp8 with precision.weights fp32",
+    EXPECT_EQ(parse(small_run, {"precision.weights=bf16", "numerics.linears=fp8"}).numerics.linears,
+              LinearProducts::fp8);
+    expect_fault(faults_of(small_run, {"numerics.linears=fp8"}),
+                 "--set 1: numerics.linears: fp8 with precision.weights fp32",
                  "would be right: precision.weights bf16");
     expect_has(faults_of(small_run, {"numerics.linears=fp8", "precision.weights=bf16", "run.device=cpu"}),
                "precision.weights: bf16 needs a GPU");
-    expect_has(faults_of(small_run, {"numerics.linears=e4m3"}), "unknown value \"e4m3\"; would be right: compute | fp8");
+    expect_has(faults_of(small_run, {"numerics.linears=e4m3"}),
+               "unknown value \"e4m3\"; would be right: compute | fp8");
 }
 
 TEST(Keys, ValuesThatAreNotBuiltAreRefusedByName) {

@@ -1,5 +1,5 @@
-// Blocks with linear layers in fp8 (numerics.linears), on the CPU in float and double: every way of the passes gives one
-// answer, near that of the layers as they are.
+// Blocks with linear layers in fp8 (numerics.linears), on the CPU in float and double: every way of the passes gives
+// one answer, near that of the layers as they are.
 #include <cmath>
 #include <gtest/gtest.h>
 
@@ -18,6 +18,7 @@ ModelConfig model_of_16() {
     model.head_dim = 16;
     model.ffn_hidden = 48;
     model.sequence = T;
+    model.init_std = 0.1;  // larger ones carry roundings far through so narrow a softmax
     return model;
 }
 
@@ -80,7 +81,8 @@ TEST(Fp8Linears, EveryWayOfThePassesGivesTheSameBits) {
     ASSERT_TRUE(std::isfinite(expected.loss));
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
         for (const i64 interval : {1, 2}) {
-            StageShape whole = shape_of(model, LinearProducts::fp8), halves = shape_of(model, LinearProducts::fp8, 2, 2);
+            StageShape whole = shape_of(model, LinearProducts::fp8),
+                       halves = shape_of(model, LinearProducts::fp8, 2, 2);
             whole.recompute = halves.recompute = recompute;
             whole.recompute_interval = halves.recompute_interval = interval;
             TinyModel<float> one(model, whole), two(model, halves);
@@ -118,11 +120,13 @@ TEST(Fp8Linears, ExtentsThatDoNotFitAreMadeAsBefore) {
     ModelConfig model = model_of_16();
     model.hidden = 30;
     model.head_dim = 15;
-    TinyModel<float> one(model, shape_of(model, LinearProducts::fp8)), two(model, shape_of(model, LinearProducts::compute));
+    TinyModel<float> one(model, shape_of(model, LinearProducts::fp8)),
+        two(model, shape_of(model, LinearProducts::compute));
     EXPECT_EQ(passes(one), passes(two));
     model = model_of_16();
     model.ffn_hidden = 40;  // the MLP alone
-    TinyModel<float> some(model, shape_of(model, LinearProducts::fp8)), none(model, shape_of(model, LinearProducts::compute));
+    TinyModel<float> some(model, shape_of(model, LinearProducts::fp8)),
+        none(model, shape_of(model, LinearProducts::compute));
     EXPECT_NE(passes(some), passes(none));
 }
 
@@ -143,9 +147,8 @@ TEST(Fp8Linears, TheLedgerHasTheOperandsAndTheScales) {
     const ModelConfig model = model_of_16();
     const Ledger ledger = stage_ledger<float>(model, shape_of(model, LinearProducts::fp8, 2, 1));
     EXPECT_EQ(ledger.line("activations.fp8_scales").bytes, 2 * 3 * 4 * 8 * 4);
-    // Backward of the MLP's first layer: d_y twice, and the larger of x and w; each on lines of 256 bytes.
-    EXPECT_GE(ledger.line("workspace.fp8").bytes, 2 * 32 * 48 + 48 * 32);
-    EXPECT_LE(ledger.line("workspace.fp8").bytes, 2 * 32 * 48 + 48 * 32 + 4 * 256);
+    // Backward of query, key and value: d_y twice, and the larger of x and w; each on lines of 256 bytes.
+    EXPECT_EQ(ledger.line("workspace.fp8").bytes, 256 + 2 * 32 * 96 + 96 * 32);
     const Ledger without = stage_ledger<float>(model, shape_of(model, LinearProducts::compute));
     for (const LedgerLine& line : without.lines()) {
         EXPECT_EQ(line.name.find("fp8"), std::string::npos);

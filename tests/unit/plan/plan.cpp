@@ -276,10 +276,11 @@ TEST(PlanText, SaysWhatIsMadeInFp8) {
     const double layers = 2 * 12.0 * 32 * 32, attention = 2 * 2.0 * (16 * 17 / 2) / 16 * 32, head = 61 * 32;
     EXPECT_NEAR(fp8_share(run, d.shape), layers / (layers + attention + head), 1e-12);
     const std::string text = plan_text(run, shape_of(run), d, make_ledger(run, d));
-    EXPECT_NE(text.find(fmt::format("fp8 linears: {:.1f} % of the model's FLOPs; forward e4m3 x e4m3 with fast sums, both "
-                                    "gradients e5m2 x e4m3 with full fp32 sums",
-                                    100 * fp8_share(run, d.shape))),
-              std::string::npos)
+    EXPECT_NE(
+        text.find(fmt::format("fp8 linears: {:.1f} % of the model's FLOPs; forward e4m3 x e4m3 with fast sums, both "
+                              "gradients e5m2 x e4m3 with full fp32 sums",
+                              100 * fp8_share(run, d.shape))),
+        std::string::npos)
         << text;
     EXPECT_EQ(text.find("multiple of 16"), std::string::npos);
     EXPECT_TRUE(has_line(make_ledger(run, d), "workspace.fp8"));
