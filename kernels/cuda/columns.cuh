@@ -26,7 +26,8 @@ inline RowSplits row_splits(i64 rows, i64 columns, int width) {
     return {ceil_div(rows, per_split), per_split};
 }
 
-// term(row, column, sums): adds the row's V columns from `column` on to sums[K].
+// term(row, column, sums): adds the row's V columns from `column` on to sums[K]; then term.finish() by every thread,
+// where it has one.
 template <int V, int K, class T, class Term>
 __global__ void __launch_bounds__(column_lanes* row_lanes)
     split_sums(T* partial, i64 rows, i64 columns, i64 rows_per_split, Term term) {
@@ -40,6 +41,9 @@ __global__ void __launch_bounds__(column_lanes* row_lanes)
         for (i64 row = first + threadIdx.y; row < last; row += row_lanes) {
             term(row, column, sums);
         }
+    }
+    if constexpr (requires { term.finish(); }) {
+        term.finish();
     }
 #pragma unroll
     for (int k = 0; k < K; ++k) {

@@ -199,6 +199,25 @@ OGROM_NOT_COMPILED(linear_input_gelu, LinearInputGelu)
 OGROM_NOT_COMPILED(linear_gradients, LinearGradients)
 #undef OGROM_NOT_COMPILED
 
+void quantise(Stream, const ops::Quantise<Bf16>&) {
+    cuda_not_compiled("quantise");
+}
+void fp8_matmul(Stream, const ops::Fp8Matmul<Bf16>&) {
+    cuda_not_compiled("fp8_matmul");
+}
+void fp8_matmul(Stream, const ops::Fp8Matmul<float>&) {
+    cuda_not_compiled("fp8_matmul");
+}
+bool fp8_matmul_bias(Stream, const ops::Fp8Matmul<Bf16>&, const Bf16*) {
+    cuda_not_compiled("fp8_matmul_bias");
+}
+bool fp8_matmul_bias_gelu(Stream, const ops::Fp8Matmul<Bf16>&, const Bf16*, Bf16*) {
+    cuda_not_compiled("fp8_matmul_bias_gelu");
+}
+bool fp8_matmul_gelu_backward(Stream, const ops::Fp8Matmul<Bf16>&, const Bf16*) {
+    cuda_not_compiled("fp8_matmul_gelu_backward");
+}
+
 template <class Y, class X>
 void add(Stream, Y*, const X*, i64) {
     cuda_not_compiled("add");

@@ -10,6 +10,7 @@
 #include "kernels/ops/attention.h"
 #include "kernels/ops/cross_entropy.h"
 #include "kernels/ops/embedding.h"
+#include "kernels/ops/fp8.h"
 #include "kernels/ops/gelu.h"
 #include "kernels/ops/layernorm.h"
 #include "kernels/ops/linear.h"
@@ -97,6 +98,16 @@ template <class T>
 [[nodiscard]] bool linear_input_gelu(Stream stream, const ops::LinearInputGelu<T>& op);
 template <class T>
 [[nodiscard]] bool linear_gradients(Stream stream, const ops::LinearGradients<T>& op);
+
+// kernels/ops/fp8.h, of devices of compute capability 8.9 and newer. The three that return bool do the pass beside the
+// product as Epilogue has it, under the rule above: into op.y with bias; u = op.y with bias and y = gelu(u); the
+// gradient through a gelu of u.
+void quantise(Stream stream, const ops::Quantise<Bf16>& op);
+void fp8_matmul(Stream stream, const ops::Fp8Matmul<Bf16>& op);
+void fp8_matmul(Stream stream, const ops::Fp8Matmul<float>& op);
+[[nodiscard]] bool fp8_matmul_bias(Stream stream, const ops::Fp8Matmul<Bf16>& op, const Bf16* bias);
+[[nodiscard]] bool fp8_matmul_bias_gelu(Stream stream, const ops::Fp8Matmul<Bf16>& op, const Bf16* bias, Bf16* y);
+[[nodiscard]] bool fp8_matmul_gelu_backward(Stream stream, const ops::Fp8Matmul<Bf16>& op, const Bf16* u);
 
 // float, double: plain arithmetic; Bf16, Fp16: tensor cores or cuDNN, see kernels/cuda/attention.h.
 template <class T>

@@ -27,9 +27,21 @@ struct RandomBody {
     }
 };
 
+// The same spread over a format's range, as a quantised tensor is.
+struct RandomCodesBody {
+    Fp8Code* to;
+    Dtype type;
+    __device__ void operator()(i64 i) const {
+        const double u = uniform(random_word(1, 2, 3, static_cast<u64>(i)));
+        to[i] = to_fp8(static_cast<float>(2 * u - 1) * fp8_format(type).largest, type);
+    }
+};
+
 void randomise(Stream stream, void* to, i64 bytes, Dtype type) {
     const i64 n = bytes / size_of(type);
-    if (type == Dtype::bf16) {
+    if (is_fp8(type)) {
+        for_each(stream, n, RandomCodesBody{static_cast<Fp8Code*>(to), type}, "search_products");
+    } else if (type == Dtype::bf16) {
         for_each(stream, n, RandomBody<Bf16>{static_cast<Bf16*>(to)}, "search_products");
     } else if (type == Dtype::fp16) {
         for_each(stream, n, RandomBody<Fp16>{static_cast<Fp16*>(to)}, "search_products");
@@ -46,7 +58,6 @@ public:
     Operands(Stream stream, const ProductShape& shape) : stream_(stream) {
         const bool ta = shape.transpose_a == ops::Transpose::yes;
         const bool tb = shape.transpose_b == ops::Transpose::yes;
-        const i64 of_operands = size_of(shape.operands);
         const i64 of_result = size_of(shape.result);
         const auto place = [&](i64 bytes) {
             const i64 start = set_bytes_;
@@ -54,10 +65,11 @@ public:
             return start;
         };
         y_ = place(shape.m * shape.ldy * of_result);
-        a_ = place((ta ? shape.k : shape.m) * shape.lda * of_operands);
-        b_ = place((tb ? shape.n : shape.k) * shape.ldb * of_operands);
+        a_ = place((ta ? shape.k : shape.m) * shape.lda * size_of(shape.operands));
+        b_ = place((tb ? shape.n : shape.k) * shape.ldb * size_of(shape.operands_b));
         bias_ = place(std::max(shape.m, shape.n) * of_result);
         const bool aux = shape.epilogue == Epilogue::bias_gelu || shape.epilogue == Epilogue::gelu_backward;
+        scale_ = place(grain);
         aux_ = place(aux ? shape.m * shape.ldy * of_result : 0);
 
         int device = 0, cache = 0;
@@ -73,8 +85,10 @@ public:
         }
         for (i64 i = 0; i < count_; ++i) {
             auto* const set = static_cast<unsigned char*>(memory_) + i * set_bytes_;
-            randomise(stream, set, set_bytes_, shape.operands);
-            // Sums, biases and u are of the result's type.
+            randomise(stream, set + a_, b_ - a_, shape.operands);
+            randomise(stream, set + b_, bias_ - b_, shape.operands_b);
+            // Sums, biases and u are of the result's type, and so is what stands for a scale of fp8: the time does not
+            // depend on it.
             randomise(stream, set + y_, a_ - y_, shape.result);
             randomise(stream, set + bias_, set_bytes_ - bias_, shape.result);
         }
@@ -97,6 +111,9 @@ public:
         made.bias = bias ? set + bias_ : nullptr;
         const bool aux = shape.epilogue == Epilogue::bias_gelu || shape.epilogue == Epilogue::gelu_backward;
         made.aux = aux ? set + aux_ : nullptr;
+        if (is_fp8(shape.operands)) {
+            made.a_scale = made.b_scale = reinterpret_cast<const float*>(set + scale_);
+        }
         return made;
     }
 
@@ -104,7 +121,7 @@ private:
     Stream stream_;
     void* memory_ = nullptr;
     i64 count_ = 0, set_bytes_ = 0;
-    i64 y_ = 0, a_ = 0, b_ = 0, bias_ = 0, aux_ = 0;
+    i64 y_ = 0, a_ = 0, b_ = 0, bias_ = 0, scale_ = 0, aux_ = 0;
 };
 
 // One way to make a shape; launch(use) enqueues it and says whether the library could.

@@ -1,11 +1,13 @@
 // export_products and import_products of products.h. A line:
-//   operands result fp32|tf32 m n k ldy lda ldb n|t n|t overwrite|add epilogue alignment together|apart
+//   operands result fp32|tf32|fast m n k ldy lda ldb n|t n|t overwrite|add epilogue alignment together|apart
 //   library|measured word[8]
 // with the library's 64 bytes of an algorithm as eight hexadecimal words.
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <sstream>
+#include <tuple>
+#include <utility>
 
 #include "kernels/cuda/products.cuh"
 
@@ -38,7 +40,20 @@ struct Words {
 
 constexpr Words<Dtype, 4> dtypes{
     {{{"fp32", Dtype::fp32}, {"fp64", Dtype::fp64}, {"bf16", Dtype::bf16}, {"fp16", Dtype::fp16}}}};
-constexpr Words<FloatProducts, 2> floats{{{{"fp32", FloatProducts::fp32}, {"tf32", FloatProducts::tf32}}}};
+// Of a and b.
+using Operands = std::pair<Dtype, Dtype>;
+constexpr Words<Operands, 7> operands{{{{"fp32", {Dtype::fp32, Dtype::fp32}},
+                                        {"fp64", {Dtype::fp64, Dtype::fp64}},
+                                        {"bf16", {Dtype::bf16, Dtype::bf16}},
+                                        {"fp16", {Dtype::fp16, Dtype::fp16}},
+                                        {"e4m3.e4m3", {Dtype::fp8_e4m3, Dtype::fp8_e4m3}},
+                                        {"e4m3.e5m2", {Dtype::fp8_e4m3, Dtype::fp8_e5m2}},
+                                        {"e5m2.e4m3", {Dtype::fp8_e5m2, Dtype::fp8_e4m3}}}}};
+// How sums are made: of floats, or fast ones of fp8.
+using Sums = std::pair<FloatProducts, ops::ProductSums>;
+constexpr Words<Sums, 3> sums{{{{"fp32", {FloatProducts::fp32, ops::ProductSums::full}},
+                                {"tf32", {FloatProducts::tf32, ops::ProductSums::full}},
+                                {"fast", {FloatProducts::fp32, ops::ProductSums::fast}}}}};
 constexpr Words<ops::Transpose, 2> transposes{{{{"n", ops::Transpose::no}, {"t", ops::Transpose::yes}}}};
 constexpr Words<ops::Accumulate, 2> modes{{{{"overwrite", ops::Accumulate::overwrite}, {"add", ops::Accumulate::add}}}};
 constexpr Words<Epilogue, 5> epilogues{{{{"none", Epilogue::none},
@@ -57,7 +72,8 @@ struct Algorithm {
 static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));
 
 void write(std::ostream& out, const ProductShape& s, const ProductPlan& plan) {
-    out << dtypes.word(s.operands) << ' ' << dtypes.word(s.result) << ' ' << floats.word(s.floats);
+    out << operands.word({s.operands, s.operands_b}) << ' ' << dtypes.word(s.result) << ' '
+        << sums.word({s.floats, s.sums});
     for (const i64 extent : {s.m, s.n, s.k, s.ldy, s.lda, s.ldb}) {
         out << ' ' << extent;
     }
@@ -72,9 +88,9 @@ void write(std::ostream& out, const ProductShape& s, const ProductPlan& plan) {
 
 ProductShape read_shape(std::istream& in) {
     ProductShape s{};
-    s.operands = dtypes.read(in);
+    std::tie(s.operands, s.operands_b) = operands.read(in);
     s.result = dtypes.read(in);
-    s.floats = floats.read(in);
+    std::tie(s.floats, s.sums) = sums.read(in);
     for (i64* extent : {&s.m, &s.n, &s.k, &s.ldy, &s.lda, &s.ldb}) {
         in >> *extent;
         require(in && *extent > 0, ExitCode::data, "choices of products: an extent is missing or not positive");
@@ -105,12 +121,12 @@ std::pair<ProductShape, ProductPlan> read_line(const std::string& line) {
 }
 
 // Whether the library still makes the shape so.
-bool valid(cublasLtHandle_t handle, const ProductShape& shape, ProductPlan plan) {
+bool valid(cublasLtHandle_t handle, const ProductShape& shape, const ProductPlan& plan) {
     if (plan.way == ProductPlan::Way::apart) {
         return shape.epilogue != Epilogue::none;
     }
     cublasLtMatmulHeuristicResult_t found{};
-    ProductDescription& d = plan.description;
+    ProductDescription d = with_any_pointers(shape, plan.description);
     return cublasLtMatmulAlgoCheck(handle, &d.operation, &d.first, &d.second, &d.result, &d.result,
                                    &plan.algorithm.native, &found) == CUBLAS_STATUS_SUCCESS &&
            static_cast<i64>(found.workspaceSize) <= product_workspace;

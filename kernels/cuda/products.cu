@@ -20,6 +20,10 @@ cudaDataType_t data_type(Dtype type) {
             return CUDA_R_16BF;
         case Dtype::fp16:
             return CUDA_R_16F;
+        case Dtype::fp8_e4m3:
+            return CUDA_R_8F_E4M3;
+        case Dtype::fp8_e5m2:
+            return CUDA_R_8F_E5M2;
         default:
             fail(ExitCode::usage, "products of " + std::string(name_of(type)) + " do not exist");
     }
@@ -69,6 +73,11 @@ void set_pointers(cublasLtMatmulDescOpaque_t& operation, const ProductCall& call
     if (call.aux != nullptr) {
         set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, call.aux);
     }
+    // The library's first operand is our b.
+    if (call.a_scale != nullptr) {
+        set(operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, call.b_scale);
+        set(operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, call.a_scale);
+    }
 }
 
 struct PreferenceEnd {
@@ -106,14 +115,30 @@ ProductDescription describe(const ProductShape& shape) {
     if (shape.epilogue != Epilogue::none) {
         set(made.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(shape.result));
     }
-    const auto stored = [&](i64 rows, i64 columns, i64 stride, ops::Transpose transpose) {
-        return transpose == ops::Transpose::yes ? layout(shape.operands, rows, columns, stride)
-                                                : layout(shape.operands, columns, rows, stride);
+    if (shape.sums == ops::ProductSums::fast) {
+        set(made.operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{1});
+    }
+    const auto stored = [](Dtype type, i64 rows, i64 columns, i64 stride, ops::Transpose transpose) {
+        return transpose == ops::Transpose::yes ? layout(type, rows, columns, stride)
+                                                : layout(type, columns, rows, stride);
     };
-    made.first = stored(shape.k, shape.n, shape.ldb, shape.transpose_b);
-    made.second = stored(shape.m, shape.k, shape.lda, shape.transpose_a);
+    made.first = stored(shape.operands_b, shape.k, shape.n, shape.ldb, shape.transpose_b);
+    made.second = stored(shape.operands, shape.m, shape.k, shape.lda, shape.transpose_a);
     made.result = layout(shape.result, shape.n, shape.m, shape.ldy);
     return made;
+}
+
+ProductDescription with_any_pointers(const ProductShape& shape, ProductDescription description) {
+    const void* const somewhere = reinterpret_cast<const void*>(std::uintptr_t{256});
+    ProductCall pointers{nullptr, nullptr, nullptr};
+    if (shape.epilogue != Epilogue::none) {
+        pointers.bias = pointers.aux = somewhere;
+    }
+    if (is_fp8(shape.operands)) {
+        pointers.a_scale = pointers.b_scale = static_cast<const float*>(somewhere);
+    }
+    set_pointers(description.operation, pointers);
+    return description;
 }
 
 std::vector<ProductAlgorithm> algorithms_of(cublasLtHandle_t handle, const ProductShape& shape,
@@ -134,12 +159,7 @@ std::vector<ProductAlgorithm> algorithms_of(cublasLtHandle_t handle, const Produ
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
         prefer(attribute, static_cast<u32>(shape.alignment));
     }
-    // Epilogues want their pointers set; only alignment matters here.
-    ProductDescription asked = description;
-    if (shape.epilogue != Epilogue::none) {
-        const void* somewhere = reinterpret_cast<const void*>(std::uintptr_t{256});
-        set_pointers(asked.operation, {nullptr, nullptr, nullptr, 1, 0, somewhere, somewhere});
-    }
+    ProductDescription asked = with_any_pointers(shape, description);
     std::array<cublasLtMatmulHeuristicResult_t, most_algorithms> found;
     int count = 0;
     const cublasStatus_t status =

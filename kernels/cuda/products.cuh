@@ -29,6 +29,8 @@ struct ProductCall {
     double alpha = 1, beta = 0;
     const void* bias = nullptr;
     const void* aux = nullptr;
+    const float* a_scale = nullptr;  // of fp8 operands: what their codes are multiplied by, on the device
+    const float* b_scale = nullptr;
 };
 
 // A shape in the library's terms.
@@ -37,6 +39,8 @@ struct ProductDescription {
     cublasLtMatrixLayoutOpaque_t first, second, result;
 };
 ProductDescription describe(const ProductShape& shape);
+// For questions to the library: epilogues and scales want their pointers set, though only alignment matters.
+ProductDescription with_any_pointers(const ProductShape& shape, ProductDescription description);
 
 // Named, as nvcc 13 cannot destroy a vector of the library's unnamed type.
 struct ProductAlgorithm {

@@ -9,6 +9,7 @@
 
 #include "kernels/common/dtype.h"
 #include "kernels/common/stream.h"
+#include "kernels/ops/fp8.h"
 #include "kernels/ops/layernorm.h"
 #include "kernels/ops/matmul.h"
 
@@ -25,14 +26,17 @@ FloatProducts float_products();
 
 // What the choice of an algorithm depends on: y[m,n] = op(a)[m,k] op(b)[k,n] as in ops::Matmul.
 struct ProductShape {
-    Dtype operands, result;
+    Dtype operands;
+    Dtype operands_b = operands;  // of b, which differs in fp8 alone
+    Dtype result;
     FloatProducts floats = FloatProducts::fp32;  // of fp32 operands
     i64 m, n, k;
     i64 ldy, lda, ldb;
     ops::Transpose transpose_a, transpose_b;
     ops::Accumulate mode = ops::Accumulate::overwrite;  // add: beta != 0
     Epilogue epilogue = Epilogue::none;
-    i64 alignment = 16;  // bytes; the least of all pointers, 16 at most
+    ops::ProductSums sums = ops::ProductSums::full;  // of fp8 operands
+    i64 alignment = 16;                              // bytes; the least of all pointers, 16 at most
 
     auto operator<=>(const ProductShape&) const = default;
 };

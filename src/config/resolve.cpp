@@ -84,6 +84,17 @@ void check_loss_scale(Resolution& r) {
     }
 }
 
+// Products in fp8: between bf16 activations, on a GPU.
+void check_linears(Resolution& r) {
+    if (r.run.numerics.linears != LinearProducts::fp8) {
+        return;
+    }
+    if (r.sound({"precision.weights"}) && r.run.precision.weights != Dtype::bf16) {
+        r.fault("numerics.linears", fmt::format("fp8 with precision.weights {}; would be right: precision.weights bf16",
+                                                name_of(r.run.precision.weights)));
+    }
+}
+
 }  // namespace
 
 void resolve_required(Resolution& r) {
@@ -153,6 +164,7 @@ void resolve_types(Resolution& r) {
         }
     }
     check_loss_scale(r);
+    check_linears(r);
 }
 
 void resolve_run_section(Resolution& r) {

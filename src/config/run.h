@@ -68,8 +68,13 @@ struct TrainConfig {
 
 enum class NonFinite { stop, skip };
 
+// How the products of the blocks' linear layers are made: in the type of weights and activations, or in fp8 (all three
+// products of each, kernels/ops/linear_fp8.h; bf16 weights alone).
+enum class LinearProducts { compute, fp8 };
+
 struct NumericsConfig {
     Dtype compute = Dtype::fp32;  // fp32 | fp64
+    LinearProducts linears = LinearProducts::compute;
     bool deterministic = false;
     NonFinite on_nonfinite = NonFinite::stop;
     i64 max_skipped_steps = 10;  // consecutive skips before the run stops
@@ -78,7 +83,7 @@ struct NumericsConfig {
 enum class LossScaleKind { dynamic, fixed };
 
 struct PrecisionConfig {
-    // = numerics.compute, or bf16 or fp16 on a GPU with an fp32 master; fp8: named, refused until built
+    // = numerics.compute, or bf16 or fp16 on a GPU with an fp32 master; fp8: never stored, see NumericsConfig::linears
     Dtype weights = Dtype::fp32;
     // Of fp16 weights (optim/loss_scaling); powers of two.
     LossScaleKind loss_scale = LossScaleKind::dynamic;

@@ -259,7 +259,7 @@ const std::vector<Key> table = {
 
     {"precision", "weights", FIELD(precision.weights), "", derived, "numerics.compute", any, dtypes,
      "fp32 fp64 bf16 fp16",
-     always, ask_key, "param_dtype weight_dtype bf16 fp16 fp8",
+     always, ask_key, "param_dtype weight_dtype bf16 fp16",
      "storage type of weights and activations: = numerics.compute, or bf16 or fp16 on a GPU with an fp32 master"},
     {"precision", "loss_scale", FIELD(precision.loss_scale), "", value, "dynamic", any, {"dynamic", "fixed"}, "",
      with_fp16, ask_key, "loss_scaling loss_scaler grad_scaler dynamic_loss_scale",
@@ -276,6 +276,10 @@ const std::vector<Key> table = {
     {"numerics", "compute", FIELD(numerics.compute), "", value, "fp32", any, {"fp32", "fp64", "bf16", "fp16"},
      "fp32 fp64", always, fixed_key, "dtype compute_dtype precision",
      "arithmetic of the kernels; fp64 is for proofs of equivalence"},
+    {"numerics", "linears", FIELD(numerics.linears), "", value, "compute", any, {"compute", "fp8"}, "", always, ask_key,
+     "fp8 fp8_format fp8_recipe float8 transformer_engine",
+     "products of the blocks' linear layers: compute = in the type of the weights; fp8 = all three of each layer from "
+     "operands in fp8, with bf16 weights on a GPU of compute capability 8.9 or newer"},
     {"numerics", "deterministic", FIELD(numerics.deterministic), "", value, "false", any, none, "", always,
      free_key, "deterministic_mode", "sums in one order: with tensor, data and micro_batch fixed all other keys of the layout give equal bits"},
     {"numerics", "on_nonfinite", FIELD(numerics.on_nonfinite), "", value, "stop", any, {"stop", "skip"}, "",

@@ -17,8 +17,8 @@ struct Foreign {
     std::string_view advice;
 };
 constexpr std::array<Foreign, 4> foreign = {{
-    {"bf16 fp16 fp8 bfloat16 float16 half amp mixed_precision", "precision.weights",
-     "precision.weights, with \"bf16\" or \"fp16\", on a GPU: fp8 is not built yet"},
+    {"bf16 fp16 bfloat16 float16 half amp mixed_precision", "precision.weights",
+     "precision.weights, with \"bf16\" or \"fp16\", on a GPU"},
     {"load resume resume_from resume_from_checkpoint load_checkpoint", "",
      "the option --resume of `ogrom train`, or --resume=PATH for a certain checkpoint"},
     {"epochs num_epochs num_train_epochs max_epochs train_epochs n_epochs", "train.steps",

@@ -13,18 +13,22 @@ Device select_device(const std::string& wanted, int node_rank) {
         fail(ExitCode::usage, fmt::format("run.device = \"{}\": expected auto, cpu or cuda", wanted));
     }
     if (wanted == "cpu") {
-        return {Backend::cpu, 0, "asked for", {}, {}};
+        return {.reason = "asked for"};
     }
     const cuda::Devices found = cuda::list_devices();
     if (found.devices.empty()) {
         require(wanted == "auto", ExitCode::usage,
                 fmt::format("run.device = \"cuda\": {}; use \"cpu\" or \"auto\"", found.reason));
-        return {Backend::cpu, 0, found.reason, {}, {}};
+        return {.reason = found.reason};
     }
     const auto count = static_cast<int>(found.devices.size());
     const cuda::Device& gpu = found.devices[static_cast<std::size_t>(node_rank % count)];
-    return {Backend::cuda, gpu.index, fmt::format("{}, number {} of {}", gpu.name, gpu.index, count), gpu.name,
-            gpu.uuid};
+    return {.backend = Backend::cuda,
+            .index = gpu.index,
+            .reason = fmt::format("{}, number {} of {}", gpu.name, gpu.index, count),
+            .name = gpu.name,
+            .uuid = gpu.uuid,
+            .capability = 10 * gpu.major + gpu.minor};
 }
 
 int choose_threads(i64 wanted, const std::string& mask, const std::vector<std::string>& node_masks) {

@@ -11,8 +11,9 @@ namespace ogrom {
 struct Device {
     Backend backend = Backend::cpu;
     int index = 0;  // device ordinal on the node (GPU); 0 on the CPU
-    std::string reason;
-    std::string name, uuid;  // of a GPU
+    std::string reason{};
+    std::string name{}, uuid{};  // of a GPU
+    int capability = 0;          // of a GPU: 10 x major + minor compute capability
 
     [[nodiscard]] bool is_gpu() const { return backend == Backend::cuda; }
 };

@@ -6,6 +6,7 @@
 
 #include "kernels/common/error.h"
 #include "kernels/ops/attention.h"
+#include "kernels/ops/linear_fp8.h"
 
 namespace ogrom {
 namespace {
@@ -161,6 +162,7 @@ bool is_statistic(ActivationName id) {
         case A::norm2_mean:
         case A::norm2_rstd:
         case A::kept_d_small:
+        case A::fp8_scales:
         case A::final_mean:
         case A::final_rstd:
         case A::head_max:
@@ -211,6 +213,10 @@ public:
         layer(A::norm2, "activations.norm2", Life::norm, {B, part, C});
         layer(A::up, "activations.up", Life::forward, {B, T, F});
         layer(A::gelu, "activations.gelu", Life::gelu, {B, T, F});
+        if (shape_.linears == LinearProducts::fp8) {
+            static_assert(sizeof(ops::LinearFp8Scales) == 8 * sizeof(float));
+            layer(A::fp8_scales, "activations.fp8_scales", Life::slot, {{"4", 4}, {"8", 8}});
+        }
         if (shape_.extents.weight_slots > 0) {
             layer(A::kept_d_attention, "activations.kept_d_attention", Life::weight_slot, {B, T, C});
             layer(A::kept_d_qkv, "activations.kept_d_qkv", Life::weight_slot, {B, T, qkv});
@@ -236,6 +242,10 @@ public:
         }
         one(A::attention_workspace, "workspace.attention",
             {{"attention_workspace(B,T,H,D,threads)", std::max<i64>(1, attention_elements(model_, shape_))}});
+        if (shape_.linears == LinearProducts::fp8) {
+            one(A::fp8_workspace, "workspace.fp8",
+                {{"operands of a linear layer in fp8", ceil_div(fp8_bytes(), size_of(compute_))}});
+        }
         if (shape_.tensor.size > 1 && shape_.reduce_order == ReduceOrder::fixed) {
             const i64 element = size_of(compute_);
             const i64 bytes =
@@ -247,6 +257,13 @@ public:
     std::vector<Activation> finish() { return std::move(table_); }
 
 private:
+    [[nodiscard]] i64 fp8_bytes() const {
+        i64 bytes = 0;
+        for (const BlockLinear& linear : block_linears(model_, shape_.tensor.size)) {
+            bytes = std::max(bytes, ops::linear_fp8_workspace(B.value * T.value, linear.in, linear.out));
+        }
+        return bytes;
+    }
     void head_rows() {
         using A = ActivationName;
         one(A::final_mean, "workspace.final_mean", {B, part});
@@ -279,6 +296,16 @@ private:
 };
 
 }  // namespace
+
+std::array<BlockLinear, 4> block_linears(const ModelConfig& model, int tensor) {
+    const i64 query_columns = model.heads / tensor * model.head_dim;
+    const i64 key_columns = model.kv_heads / tensor * model.head_dim;
+    const i64 ffn = model.ffn_hidden / tensor;
+    return {{{"query, key and value", model.hidden, query_columns + 2 * key_columns},
+             {"attention's output", query_columns, model.hidden},
+             {"MLP up", model.hidden, ffn},
+             {"MLP down", ffn, model.hidden}}};
+}
 
 Recompute recompute_of(const StageShape& shape, i64 layer) {
     const bool skipped = shape.recompute == Recompute::full && layer % shape.recompute_interval != 0;

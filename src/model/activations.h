@@ -41,6 +41,7 @@ enum class ActivationName {
     kept_d_mlp,        // [B, T, C]
     kept_d_up,         // [B, T, F]
     kept_d_small,      // [6, C] gradients of norms and of biases behind row-parallel products
+    fp8_scales,        // [4, 8] per slot and layer: kernels/ops/linear_fp8.h, LinearFp8Scales of each linear layer
     // one copy per gradient buffer
     d_residual,  // [B, T, C] gradient of the residual stream
     // workspaces, one copy
@@ -55,6 +56,7 @@ enum class ActivationName {
     head_sums,            // [2, logits_rows] in double; likewise
     attention_workspace,  // kernels/ops/attention.h
     tensor_scratch,       // fixed order of sums over tensor ranks
+    fp8_workspace,        // operands in fp8 of one linear layer
     count
 };
 

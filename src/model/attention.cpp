@@ -92,16 +92,15 @@ void attention_backward(Stream stream, const Attention<T>& layer, Work work, Rec
         d_branch =
             leave_branch(stream, layer.out, layer.layer, Site::after_attention, d, gradients.out, workspace, pass);
     }
-    // dw_out += d_branch^T o
-    if (weights) {
-        linear_weight_gradient(stream, layer.out, d_branch, saved.attention, rows);
-        pass.move_on();
-    }
-    // d_o = d_branch w_out ; dq | dk | dv from d_o, probabilities recomputed from the saved log-sum-exp
+    // dw_out += d_branch^T o ; d_o = d_branch w_out
+    T* const d_attention = workspace.narrow;
+    linear_backward<T>(
+        stream, layer.out,
+        {.d_x = inputs ? d_attention : nullptr, .d_y = d_branch, .x = weights ? saved.attention : nullptr}, rows,
+        pass.progress);
+    pass.move_on();
+    // dq | dk | dv from d_o, probabilities recomputed from the saved log-sum-exp
     if (inputs) {
-        T* const d_attention = workspace.narrow;
-        linear_input_gradient(stream, layer.out, d_attention, d_branch, rows);
-        pass.move_on();
         const PackedView<T> packed = view_of(layer, saved.qkv, 0);
         const PackedView<T> d_packed = view_of(layer, gradients.wide, 0);
         ops::attention_backward<T>(stream, {.d_q = d_packed.q,

@@ -97,12 +97,11 @@ const T* leave_branch(Stream stream, const Linear<T>& linear, i64 layer, Site si
 
 namespace {
 
+// d += norm'(d_n) of d_n in workspace.narrow, a partial sum over tensor ranks.
 template <class T>
-void enter_stream(Stream stream, const Linear<T>& linear, const Norm<T>& norm, const NormSaved<T>& saved, T* d,
-                  const T* d_y, const Workspace<T>& workspace, const Pass& pass) {
-    // d_n = d_y w, a partial sum over tensor ranks
+void enter_stream(Stream stream, const Norm<T>& norm, const NormSaved<T>& saved, T* d, const Workspace<T>& workspace,
+                  const Pass& pass) {
     T* d_norm = workspace.narrow;
-    linear_input_gradient(stream, linear, d_norm, d_y, pass.all_rows());
     if (pass.tensor.splits_positions()) {
         scatter_positions(pass.tensor, workspace.gathered, d_norm, pass.B, pass.part_T, norm.C);
         d_norm = workspace.gathered;
@@ -132,21 +131,20 @@ void enter_stream(Stream stream, const Linear<T>& linear, const Norm<T>& norm, c
 template <class T>
 void enter_branch(Stream stream, const Linear<T>& linear, const Norm<T>& norm, const NormSaved<T>& saved, Work work,
                   Recompute recompute, T* d, const T* d_y, const Workspace<T>& workspace, const Pass& pass) {
-    const i64 rows = pass.all_rows();
     if (work != Work::weights && recompute == Recompute::selective) {
         norm_forward(stream, norm, saved.norm, saved.mean, saved.rstd, saved.x, pass.rows());
     }
-    // dw += d_y^T n ; db += sum_rows d_y
-    if (work != Work::input) {
-        const T* const n = rows_of_all<T>(saved.norm, norm.C, workspace, pass);
-        linear_gradients(stream, linear, d_y, n, rows);
-        pass.move_on();
-    }
-    // d += norm'(d_y w)
+    // dw += d_y^T n ; db += sum_rows d_y ; d_n = d_y w
+    const T* const n = work != Work::input ? rows_of_all<T>(saved.norm, norm.C, workspace, pass) : nullptr;
+    linear_backward<T>(
+        stream, linear,
+        {.d_x = work != Work::weights ? workspace.narrow : nullptr, .d_y = d_y, .x = n, .bias = BiasGradients::added},
+        pass.all_rows(), pass.progress);
+    // d += norm'(d_n)
     if (work != Work::weights) {
-        enter_stream(stream, linear, norm, saved, d, d_y, workspace, pass);
-        pass.move_on();
+        enter_stream(stream, norm, saved, d, workspace, pass);
     }
+    pass.move_on();
 }
 
 #define OGROM_INSTANTIATE(T)                                                                                          \

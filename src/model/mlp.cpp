@@ -13,15 +13,8 @@ void mlp_inner(Stream stream, const Mlp<T>& layer, const T* x, const MlpSaved<T>
     // n = norm2(x)
     norm_forward(stream, layer.norm, saved.norm, saved.mean, saved.rstd, x, pass.rows());
     // u = n w_up^T + b_up ; a = gelu(u)
-    ops::linear_bias_gelu<T>(stream, {.y = saved.gelu,
-                                      .u = saved.up,
-                                      .x = rows_of_all(saved.norm, layer.norm.C, workspace, pass),
-                                      .weight = layer.up.weight,
-                                      .bias = layer.up.bias,
-                                      .rows = pass.all_rows(),
-                                      .in = layer.up.in_local,
-                                      .out = layer.up.out_local,
-                                      .fusion = pass.gelu});
+    linear_gelu_forward<T>(stream, layer.up, saved.gelu, saved.up,
+                           rows_of_all<T>(saved.norm, layer.norm.C, workspace, pass), pass.all_rows(), pass.gelu);
     pass.move_on();
 }
 
@@ -46,25 +39,15 @@ void mlp_backward(Stream stream, const Mlp<T>& layer, Work work, Recompute recom
     if (inputs) {
         d_branch = leave_branch(stream, layer.down, layer.layer, Site::after_mlp, d, gradients.out, workspace, pass);
     }
-    // dw_down += d_branch^T a
-    if (weights) {
-        if (recompute == Recompute::selective) {
-            ops::gelu_forward<T>(stream, {.y = saved.gelu, .u = saved.up, .n = rows * layer.up.out_local});
-        }
-        linear_weight_gradient(stream, layer.down, d_branch, saved.gelu, rows);
-        pass.move_on();
+    if (weights && recompute == Recompute::selective) {
+        ops::gelu_forward<T>(stream, {.y = saved.gelu, .u = saved.up, .n = rows * layer.up.out_local});
     }
-    // d_u = (d_branch w_down) gelu'(u)
-    if (inputs) {
-        ops::linear_input_gelu<T>(stream, {.d_u = gradients.wide,
-                                           .d_y = d_branch,
-                                           .weight = layer.down.weight,
-                                           .u = saved.up,
-                                           .rows = rows,
-                                           .in = layer.down.in_local,
-                                           .out = layer.down.out_local});
-        pass.move_on();
-    }
+    // dw_down += d_branch^T a ; d_u = (d_branch w_down) gelu'(u)
+    linear_backward<T>(
+        stream, layer.down,
+        {.d_x = inputs ? gradients.wide : nullptr, .d_y = d_branch, .x = weights ? saved.gelu : nullptr, .u = saved.up},
+        rows, pass.progress);
+    pass.move_on();
     // dw_up += d_u^T n ; db_up += sum d_u ; d += norm2'(d_u w_up)
     enter_branch(stream, layer.up, layer.norm, {x, saved.norm, saved.mean, saved.rstd}, work, recompute, d,
                  gradients.wide, workspace, pass);

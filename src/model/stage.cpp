@@ -27,6 +27,7 @@ struct Stage<T>::Impl {
     [[nodiscard]] Workspace<T> workspace_of(Work work, const CopyPlace& place) const;
     [[nodiscard]] Workspace<T> workspace() const { return workspace_of(Work::both, {}); }
     [[nodiscard]] HeadWorkspace<T> head_workspace() const;
+    [[nodiscard]] Block<T> block_at(const Unit& unit, const UnitPointers<T>& at, const CopyPlace& place) const;
     [[nodiscard]] CopyPlace place_of(const Unit& unit, i64 slot, i64 weight_slot) const;
     [[nodiscard]] i64 depth(i64 chunk) const;
     [[nodiscard]] T* stream_at(i64 chunk, i64 slot, i64 layer) const {
@@ -81,6 +82,19 @@ template <class T>
 CopyPlace Stage<T>::Impl::place_of(const Unit& unit, i64 slot, i64 weight_slot) const {
     const i64 first = shape.spans[static_cast<std::size_t>(unit.chunk)].first_layer;
     return {unit.chunk, slot, unit.layer - first, weight_slot};
+}
+
+// With the memory for products in fp8, where they are made so.
+template <class T>
+Block<T> Stage<T>::Impl::block_at(const Unit& unit, const UnitPointers<T>& at, const CopyPlace& place) const {
+    Block<T> block = binder.block(at, unit.layer);
+    if (shape.linears == LinearProducts::fp8) {
+        auto* scales = reinterpret_cast<ops::LinearFp8Scales*>(memory.statistic(A::fp8_scales, place));
+        for (Linear<T>* linear : {&block.attention.qkv, &block.attention.out, &block.mlp.up, &block.mlp.down}) {
+            linear->fp8 = {memory.find(A::fp8_workspace), scales++};
+        }
+    }
+    return block;
 }
 
 template <class T>
@@ -172,7 +186,7 @@ void Stage<T>::forward(Stream stream, const BatchView& batch, i64 chunk, i64 slo
             return;
         }
         const CopyPlace place = my.place_of(unit, slot, -1);
-        block_forward(stream, my.binder.block(at, unit.layer), my.stream_at(chunk, slot, place.layer + 1),
+        block_forward(stream, my.block_at(unit, at, place), my.stream_at(chunk, slot, place.layer + 1),
                       my.saved_of(place), workspace, pass);
     });
 }
@@ -182,7 +196,7 @@ void Stage<T>::forward(Stream stream, const BatchView& batch, i64 chunk, i64 slo
 template <class T>
 void Stage<T>::Impl::block_of(Stream stream, const Unit& unit, const UnitPointers<T>& at, Work work,
                               const CopyPlace& place, T* d, const Pass& pass) {
-    Block<T> block = binder.block(at, unit.layer);
+    Block<T> block = block_at(unit, at, place);
     if (work == Work::input) {
         write_beside(stream, block, memory.statistic(A::kept_d_small, place));
     }

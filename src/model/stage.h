@@ -6,6 +6,7 @@
 // unit's; unmasked losses added to a sum, where the head is. Between chunks and ranks: activation_in / activation_out
 // of a slot, and gradient(buffer), which holds d(output) of the chunk before a backward pass and d(input) behind it.
 #pragma once
+#include <array>
 #include <memory>
 #include <span>
 #include <vector>
@@ -38,9 +39,17 @@ struct StageShape {
     Recompute recompute = Recompute::none;
     i64 recompute_interval = 1;  // full: layers 0, n, 2n ... of the model
     ReduceOrder reduce_order = ReduceOrder::any;
+    LinearProducts linears = LinearProducts::compute;
 };
 // What backward makes again of a layer of the model.
 Recompute recompute_of(const StageShape& shape, i64 layer);
+
+// The linear layers of a block on one of `tensor` ranks, w[out, in], in the order of the forward pass.
+struct BlockLinear {
+    const char* name;
+    i64 in, out;
+};
+std::array<BlockLinear, 4> block_linears(const ModelConfig& model, int tensor);
 
 template <class T>
 class Stage {

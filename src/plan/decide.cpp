@@ -6,6 +6,7 @@
 
 #include "src/base/text.h"
 #include "src/config/layer_map.h"
+#include "src/plan/linears.h"
 
 namespace ogrom {
 namespace {
@@ -44,6 +45,7 @@ StageShape shape_of(const RunConfig& run, const MeshShape& mesh, const MeshPlace
     shape.recompute = run.train.recompute;
     shape.recompute_interval = run.train.recompute_interval;
     shape.reduce_order = run.numerics.deterministic ? ReduceOrder::fixed : ReduceOrder::any;
+    shape.linears = run.numerics.linears;
     return shape;
 }
 
@@ -123,6 +125,9 @@ void add_reasons(const RunConfig& run, const MeshShape& mesh, Decisions& d) {
     }
     if (run.precision.weights == Dtype::fp16) {
         d.reasons.push_back(loss_scale_text(run.precision));
+    }
+    if (run.numerics.linears == LinearProducts::fp8) {
+        d.reasons.push_back(fp8_text(run, d.shape));
     }
     d.reasons.push_back(
         fmt::format("{} of {} rows of logits at once: the full table never exists", d.shape.extents.logits_rows, rows));

@@ -100,19 +100,35 @@ double matmul_rate(Dtype type, const Device& device, Stream stream) {
     }
 }
 
+constexpr int fp8_capability = 89;
+
+// Every rank's reason why its device does not do; the first one ends all of them with `text`. Collective.
+template <class Text>
+void require_everywhere(Session& session, const std::string& mine, const Text& text) {
+    const std::vector<std::string> reasons = gather_text(session.world(), mine, "devices");
+    for (std::size_t rank = 0; rank < reasons.size(); ++rank) {
+        require(reasons[rank].empty(), ExitCode::usage, text(rank, reasons[rank]));
+    }
+}
+
 }  // namespace
 
 Device choose_device(Session& session, const RunConfig& run) {
     Device device = select_device(run.run.device, session.node_rank());
     const bool lacks = has_16_bits(run.precision.weights) && !device.is_gpu();
-    const std::vector<std::string> reasons = gather_text(session.world(), lacks ? device.reason : "", "devices");
-    for (std::size_t rank = 0; rank < reasons.size(); ++rank) {
-        require(
-            reasons[rank].empty(), ExitCode::usage,
-            fmt::format("precision.weights = \"{0}\": {0} needs a GPU, rank {1} runs on the CPU ({2}); would be right: "
-                        "fp32, or a machine with a GPU",
-                        name_of(run.precision.weights), rank, reasons[rank]));
-    }
+    require_everywhere(session, lacks ? device.reason : "", [&](std::size_t rank, const std::string& reason) {
+        return fmt::format(
+            "precision.weights = \"{0}\": {0} needs a GPU, rank {1} runs on the CPU ({2}); would be right: "
+            "fp32, or a machine with a GPU",
+            name_of(run.precision.weights), rank, reason);
+    });
+    const bool without_fp8 = run.numerics.linears == LinearProducts::fp8 && device.capability < fp8_capability;
+    require_everywhere(session, without_fp8 ? device.reason : "", [&](std::size_t rank, const std::string& reason) {
+        return fmt::format(
+            "numerics.linears = \"fp8\": needs a GPU of compute capability 8.9 or newer, that of rank {} "
+            "({}) is older; would be right: compute",
+            rank, reason);
+    });
     return device;
 }
 

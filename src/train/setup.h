@@ -19,7 +19,8 @@ struct Workplace {
     Ledger ledger;  // with the measured baseline line
 };
 
-// The device of this rank. Error(usage) on every rank where one lacks what the run needs (bf16 and fp16 need a GPU).
+// The device of this rank. Error(usage) on every rank where one lacks what the run needs (bf16 and fp16 need a GPU, fp8
+// products one of compute capability 8.9 or newer).
 // Collective.
 Device choose_device(Session& session, const RunConfig& run);
 

@@ -1,19 +1,8 @@
 #include "src/train/throughput.h"
 
-namespace ogrom {
+#include "src/plan/linears.h"
 
-cost::Model cost_model(const ModelConfig& model, i64 sequence) {
-    cost::Model m;
-    m.layers = model.layers;
-    m.hidden = model.hidden;
-    m.heads = model.heads;
-    m.kv_heads = model.kv_heads;
-    m.head_dim = model.head_dim;
-    m.ffn = model.ffn_hidden;
-    m.vocab = model.vocab;
-    m.sequence = sequence;
-    return m;
-}
+namespace ogrom {
 
 namespace {
 

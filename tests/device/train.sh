@@ -55,6 +55,30 @@ weights = "bf16"
 device = "cuda"
 TOML
 "$ogrom" train gpt.toml --set run.output=bf16 2>&1 | tee bf16.log | grep -E "on the GPU|context|kernels.scratch|device:|step |saved|mean|ledger|launch"
+# The same with the blocks' linear layers in fp8, where the GPU has it: near the losses of bf16.
+code=0
+"$ogrom" train gpt.toml --set run.output=fp8 --set numerics.linears=fp8 --set checkpoint.at_end=false > fp8.log 2>&1 || code=$?
+if grep -q 'numerics.linears = "fp8": needs a GPU of compute capability 8.9' fp8.log; then
+    echo "fp8: this GPU is older than compute capability 8.9"
+else
+    grep -E "fp8 linears|step " fp8.log
+    [ "$code" -eq 0 ] || { tail -20 fp8.log; echo "fp8: exit $code"; exit 1; }
+    python3 - <<'PYTHON'
+import csv
+
+
+def losses(name):
+    with open(f"{name}/metrics.csv") as lines:
+        return [float(row["loss"]) for row in csv.DictReader(line for line in lines if not line.startswith("#"))]
+
+
+bf16, fp8 = losses("bf16"), losses("fp8")
+assert len(bf16) == len(fp8) == 40
+means = [sum(rows[-10:]) / 10 for rows in (bf16, fp8)]
+print(f"mean loss of the last 10 of 40 steps: bf16 {means[0]:.4f}, fp8 {means[1]:.4f}")
+assert abs(means[1] / means[0] - 1) <= 0.01 and bf16 != fp8
+PYTHON
+fi
 # The checkpoint of a GPU is read on the CPU, and resumed there and back.
 "$ogrom" sample bf16 --prompt "some " --tokens 4 --temperature 0
 "$ogrom" inspect bf16 > /dev/null

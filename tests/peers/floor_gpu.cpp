@@ -5,7 +5,10 @@
 //   attention    causal, forward and backward, by cuDNN where it is found, else by our own kernels
 //   other        bytes that cannot stay on the chip, at the rate of a device copy: 54 C a token and layer, three passes
 //                over bf16 logits, 38 a parameter for AdamW, the norm and the gradient
-//   bench_floor LAYERS HIDDEN HEADS SEQUENCE MICRO_BATCH VOCABULARY
+// With fp8 the products of the blocks are made from operands that stand in fp8 already (kernels/ops/linear_fp8.h for
+// the formats and sums), and `other` has the bytes of the casts beside: 110 C a token and layer, 8 for each weight of a
+// block.
+//   bench_floor LAYERS HIDDEN HEADS SEQUENCE MICRO_BATCH VOCABULARY [fp8]
 // Prints one JSON object. Without a GPU it says so and ends with 77.
 #include <algorithm>
 #include <cmath>
@@ -13,6 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/common/rng.h"
@@ -21,6 +25,7 @@
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/runtime.h"
+#include "kernels/ops/linear_fp8.h"
 
 namespace ogrom::peers {
 namespace {
@@ -29,6 +34,7 @@ using Json = nlohmann::ordered_json;
 
 struct Shape {
     i64 layers, C, heads, T, batch, vocabulary;
+    ops::LinearFp8Scales* fp8 = nullptr;  // of fp8 operands, on the device; null: products in bf16
     [[nodiscard]] i64 rows() const { return batch * T; }
     [[nodiscard]] i64 parameters() const { return (vocabulary + T + 2) * C + layers * (12 * C * C + 13 * C); }
 };
@@ -113,10 +119,10 @@ public:
     void step() {
         const i64 C = shape_.C, rows = shape_.rows();
         for (i64 layer = 0; layer < shape_.layers; ++layer) {
-            forward(rows, C, 3 * C);
-            forward(rows, C, C);
-            forward(rows, C, 4 * C);
-            forward(rows, 4 * C, C);
+            block_forward(rows, C, 3 * C);
+            block_forward(rows, C, C);
+            block_forward(rows, C, 4 * C);
+            block_forward(rows, 4 * C, C);
         }
         for (i64 row = 0; row < rows; row += head_rows_) {
             const i64 chunk = std::min(head_rows_, rows - row);
@@ -124,10 +130,10 @@ public:
             backward(chunk, C, shape_.vocabulary);
         }
         for (i64 layer = 0; layer < shape_.layers; ++layer) {
-            backward(rows, 4 * C, C);
-            backward(rows, C, 4 * C);
-            backward(rows, C, C);
-            backward(rows, C, 3 * C);
+            block_backward(rows, 4 * C, C);
+            block_backward(rows, C, 4 * C);
+            block_backward(rows, C, C);
+            block_backward(rows, C, 3 * C);
         }
     }
 
@@ -142,6 +148,35 @@ private:
     [[nodiscard]] i64 widest() const {
         return std::max({shape_.rows() * 4 * shape_.C, head_rows_ * shape_.vocabulary, shape_.vocabulary * shape_.C,
                          4 * shape_.C * shape_.C});
+    }
+    // The same from codes: any bits of the operands are some, and the scale is 1.
+    template <class Y>
+    void product_fp8(Y* y, Dtype a, i64 m, i64 n, i64 k, ops::ProductSums sums) {
+        const Fp8Scale* const one = &shape_.fp8->x;
+        ops::Fp8Matmul<Y> op{y,
+                             {operands_.take<Fp8Code>(m * k), one, a},
+                             {operands_.take<Fp8Code>(n * k), one, Dtype::fp8_e4m3},
+                             m,
+                             n,
+                             k,
+                             sums};
+        op.beta = std::is_same_v<Y, float> ? 1 : 0;
+        cuda::fp8_matmul(stream_, op);
+    }
+    void block_forward(i64 rows, i64 in, i64 out) {
+        if (shape_.fp8 == nullptr) {
+            forward(rows, in, out);
+            return;
+        }
+        product_fp8(results_.take<Bf16>(rows * out), Dtype::fp8_e4m3, rows, out, in, ops::ProductSums::fast);
+    }
+    void block_backward(i64 rows, i64 in, i64 out) {
+        if (shape_.fp8 == nullptr) {
+            backward(rows, in, out);
+            return;
+        }
+        product_fp8(results_.take<Bf16>(rows * in), Dtype::fp8_e5m2, rows, in, out, ops::ProductSums::full);
+        product_fp8(gradients_.take<float>(out * in), Dtype::fp8_e5m2, out, in, rows, ops::ProductSums::full);
     }
     // y = x w^T
     void forward(i64 rows, i64 in, i64 out) {
@@ -257,9 +292,11 @@ Json floor_of(Stream stream, const Shape& shape) {
         kernels = attention.kernels();
     }
     const double rate = copy_rate(stream);
-    const double bytes = static_cast<double>(shape.rows()) * (54.0 * static_cast<double>(shape.C * shape.layers) +
-                                                              6.0 * static_cast<double>(shape.vocabulary)) +
-                         38.0 * static_cast<double>(shape.parameters());
+    const double per_token = shape.fp8 == nullptr ? 54 : 54 + 110, per_weight = shape.fp8 == nullptr ? 0 : 8;
+    const double layers = static_cast<double>(shape.C * shape.layers);
+    const double bytes =
+        static_cast<double>(shape.rows()) * (per_token * layers + 6.0 * static_cast<double>(shape.vocabulary)) +
+        per_weight * 12 * layers * static_cast<double>(shape.C) + 38.0 * static_cast<double>(shape.parameters());
     const double product_s = products.at("seconds").get<double>();
     return {{"floor_s", product_s + forward + backward + bytes / rate},
             {"parts_ms",
@@ -275,18 +312,19 @@ Json floor_of(Stream stream, const Shape& shape) {
 }
 
 int run(int count, char** arguments) {
-    if (count != 7) {
-        std::fprintf(stderr, "usage: bench_floor LAYERS HIDDEN HEADS SEQUENCE MICRO_BATCH VOCABULARY\n");
+    const bool fp8 = count == 8 && std::string(arguments[7]) == "fp8";
+    if (count != 7 && !fp8) {
+        std::fprintf(stderr, "usage: bench_floor LAYERS HIDDEN HEADS SEQUENCE MICRO_BATCH VOCABULARY [fp8]\n");
         return 2;
     }
     std::vector<i64> n;
-    for (int i = 1; i < count; ++i) {
+    for (int i = 1; i < 7; ++i) {
         n.push_back(std::stoll(arguments[i]));
         if (n.back() < 1 || n.back() > 1'000'000) {
             throw std::invalid_argument("1 to 1,000,000: " + std::string(arguments[i]));
         }
     }
-    const Shape shape{n[0], n[1], n[2], n[3], n[4], n[5]};
+    Shape shape{n[0], n[1], n[2], n[3], n[4], n[5]};
     if (shape.C % shape.heads != 0) {
         throw std::invalid_argument("HIDDEN is no multiple of HEADS");
     }
@@ -296,7 +334,14 @@ int run(int count, char** arguments) {
         return 77;
     }
     const Stream stream = cuda::make_stream(cuda::QueuePriority::normal);
+    if (fp8) {
+        const ops::LinearFp8Scales ones{{1, 1}, {1, 1}};
+        shape.fp8 = static_cast<ops::LinearFp8Scales*>(cuda::allocate_device(sizeof ones));
+        cuda::copy_async(stream, shape.fp8, &ones, sizeof ones);
+        cuda::synchronize(stream);
+    }
     Json json = floor_of(stream, shape);
+    json["linears"] = fp8 ? "fp8" : "bf16";
     json["device"] = found.devices[0].name;
     std::printf("%s\n", json.dump(1).c_str());
     return 0;

@@ -51,6 +51,11 @@ ROWS = {
     "6.7B width, 8 layers": (shape(8, 4096, 32, 2048, 8), 50_800, None, 295, 1.03),
     "175B width, 1 layer": (shape(1, 12288, 96, 2048, 8), 42_700, None, 369, 1.00),
 }
+# The same shapes with our linear layers in fp8 (numerics.linears), against the best peer in bf16 and the floor of fp8
+# products, of which nothing was seen before.
+FP8 = " fp8"
+ROWS |= {name + FP8: (*ROWS[name][:2], None, None, 1.06)
+         for name in ("GPT-2 1558M", "GPT-3 1.3B", "6.7B width, 8 layers", "175B width, 1 layer")}
 
 
 class Failed(Exception):
@@ -104,7 +109,7 @@ def token_set(prefix, tokens=2**21):
     return prefix
 
 
-def run_file(folder, model, prefix, steps):
+def run_file(folder, model, prefix, steps, linears):
     path = folder / "run.toml"
     rows = model["micro_batch"] * model["sequence"]
     path.write_text(f"""[model]
@@ -128,6 +133,8 @@ warmup_steps = 0
 clip_norm = 1.0
 [precision]
 weights = "bf16"
+[numerics]
+linears = "{linears}"
 [checkpoint]
 at_end = false
 [run]
@@ -183,7 +190,7 @@ def void_reasons(variants, peer, floor, before, limit):
         reasons.append(f"peer more than 5 % below the {before:,} tokens/s seen before")
     if variants and peer < 0.5 * limit:
         reasons.append("peer below half of the limit")
-    if floor["floor_s"] * 1e3 > 1.03 * floor["before_ms"]:
+    if floor["before_ms"] and floor["floor_s"] * 1e3 > 1.03 * floor["before_ms"]:
         reasons.append(f"floor more than 3 % above the {floor['before_ms']} ms seen before")
     return reasons
 
@@ -193,7 +200,8 @@ def measure(options, name, prefix):
     folder = options.work / re.sub(r"[^a-z0-9]+", "-", name.lower())
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "products").mkdir(parents=True)
-    file = run_file(folder, model, prefix, options.steps)
+    linears = "fp8" if name.endswith(FP8) else "compute"
+    file = run_file(folder, model, prefix, options.steps, linears)
 
     print(f"{name}: ours, with a cold search of products", flush=True)
     first, cold = ours(options.ogrom, file, options.ogrom_limit)
@@ -203,7 +211,8 @@ def measure(options, name, prefix):
     second, warm = ours(options.ogrom, file, options.ogrom_limit)
     print(f"{name}: floor", flush=True)
     dimensions = [model[key] for key in ("layers", "hidden", "heads", "sequence", "micro_batch")]
-    floor = json.loads(call([options.floor, *dimensions, VOCAB], options.floor_limit))
+    floor = json.loads(call([options.floor, *dimensions, VOCAB, *(["fp8"] if linears == "fp8" else [])],
+                            options.floor_limit))
     floor["before_ms"] = floor_before_ms
 
     tokens = model["micro_batch"] * model["sequence"]
@@ -225,7 +234,7 @@ def measure(options, name, prefix):
                    first_step_s=warm["first_step_s"], first_step_cold_s=cold["first_step_s"],
                    peer_first_step_s=of_peer.get("first_step_s"), step_ms=step_s * 1e3, floor_ms=floor["floor_s"] * 1e3,
                    floor_parts_ms=floor["parts_ms"], measured_over_floor=step_s / floor["floor_s"], bar=bar,
-                   llm_c_tokens_per_s=llm_c, loss=warm["loss"], residual="bf16", peer_residual=of_peer.get("residual"),
+                   llm_c_tokens_per_s=llm_c, loss=warm["loss"], residual="bf16", linears=linears, peer_residual=of_peer.get("residual"),
                    micro_batch=model["micro_batch"], accumulation=1, tokens_per_step=tokens, void=reasons, floor=floor,
                    peers=variants))
     if fault:

@@ -302,6 +302,19 @@ TEST(Keys, Fp16WeightsHaveALossScale) {
                "precision.weights = \"fp16\"");
 }
 
+TEST(Keys, Fp8LinearsNeedBf16Weights) {
+    EXPECT_EQ(parse(small_run).numerics.linears, LinearProducts::compute);
+    EXPECT_EQ(parse(small_run, {"precision.weights=bf16", "numerics.linears=fp8"}).numerics.linears,
+              LinearProducts::fp8);
+    expect_fault(faults_of(small_run, {"numerics.linears=fp8"}),
+                 "--set 1: numerics.linears: fp8 with precision.weights fp32",
+                 "would be right: precision.weights bf16");
+    expect_has(faults_of(small_run, {"numerics.linears=fp8", "precision.weights=bf16", "run.device=cpu"}),
+               "precision.weights: bf16 needs a GPU");
+    expect_has(faults_of(small_run, {"numerics.linears=e4m3"}),
+               "unknown value \"e4m3\"; would be right: compute | fp8");
+}
+
 TEST(Keys, ValuesThatAreNotBuiltAreRefusedByName) {
     for (const char* setting :
          {"model.norm=rms", "model.position=rope", "model.position=none", "model.mlp=swiglu",

@@ -7,6 +7,7 @@
 #include "kernels/common/cost.h"
 
 #include "src/plan/decide.h"
+#include "src/plan/linears.h"
 #include "src/plan/rate.h"
 #include "src/train/throughput.h"
 
@@ -273,6 +274,31 @@ TEST(PlanText, SaysEveryChoiceOfTheLayout) {
           "sequence parallel", "ZeRO 3", "one ahead", "recompute selective", "in every micro-batch"}) {
         EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
     }
+}
+
+// Of 16 tokens' multiples: four layers of C x C multiplied 3 C, C, 4 C, 4 C; beside them attention and the head.
+TEST(PlanText, SaysWhatIsMadeInFp8) {
+    const std::vector<std::string> fp8 = {"precision.weights=bf16", "numerics.linears=fp8", "model.hidden=32"};
+    const RunConfig run = small_run(fp8, 1);
+    const Decisions d = decide_for(run);
+    const double layers = 2 * 12.0 * 32 * 32, attention = 2 * 2.0 * (16 * 17 / 2) / 16 * 32, head = 61 * 32;
+    EXPECT_NEAR(fp8_share(run, d.shape), layers / (layers + attention + head), 1e-12);
+    const std::string text = plan_text(run, shape_of(run), d, make_ledger(run, d));
+    EXPECT_NE(
+        text.find(fmt::format("fp8 linears: {:.1f} % of the model's FLOPs; forward e4m3 x e4m3 with fast sums, both "
+                              "gradients e5m2 x e4m3 with full fp32 sums",
+                              100 * fp8_share(run, d.shape))),
+        std::string::npos)
+        << text;
+    EXPECT_EQ(text.find("multiple of 16"), std::string::npos);
+    EXPECT_TRUE(has_line(make_ledger(run, d), "workspace.fp8"));
+
+    const RunConfig odd = small_run({fp8[0], fp8[1], fp8[2], "model.ffn_hidden=72"}, 1);
+    const Decisions e = decide_for(odd);
+    EXPECT_NEAR(fp8_share(odd, e.shape), 2 * 4.0 * 32 * 32 / (layers - 2 * 2 * 56.0 * 32 + attention + head), 1e-12);
+    EXPECT_NE(fp8_text(odd, e.shape).find("multiple of 16: MLP up (72 x 32), MLP down (32 x 72)"), std::string::npos)
+        << fp8_text(odd, e.shape);
+    EXPECT_EQ(fp8_share(run, decide_for(small_run({}, 1)).shape), 0);
 }
 
 TEST(Rate, IsAPlausibleRate) {
