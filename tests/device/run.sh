@@ -65,7 +65,7 @@ for letter in a b c; do
     selftest "mpi-8$letter" 460 8 --backend mpi --slice "$slice/3"
 done
 for n in 2 4 8; do
-    selftest "nccl-$n" 300 "$n" --backend nccl --chosen
+    selftest "nccl-$n" 460 "$n" --backend nccl --chosen
 done
 if [ -z "$(ls "$out"/*.code 2> /dev/null)" ]; then
     echo "no part is named like $parts" >&2

@@ -112,7 +112,7 @@ def record(options, mine, peer, other):
     if other:
         extra["peer_against_itself"] = statistics.mean(
             distances(other["losses"], peer["losses"])[options.from_step - 1:])
-    return dict(name=f"GPT-2 124M loss curve, {peer['variant']}", value=mean, unit="mean |difference| / loss",
+    return dict(name=f"GPT-2 124M loss curve, {peer['variant']}", value=mean, unit="of the loss",
                 better="lower", limit=BOUND, limit_name=f"0.5 % over steps {options.from_step} to {options.steps}",
                 ratio_to_limit=mean / BOUND, peer=peer["losses"][-1],
                 peer_name=f"PyTorch {peer['torch']} {peer['variant']}, its last loss",

@@ -13,7 +13,7 @@ def number(value, unit):
         return "failed"
     if unit == "bytes":
         return f"{value / 2**20:,.0f} MiB"
-    return f"{value:,.{0 if value >= 100 else 2}f} {unit}"
+    return f"{value:.2g} {unit}" if 0 < value < 0.01 else f"{value:,.{0 if value >= 100 else 2}f} {unit}"
 
 
 def line(row, bench):
