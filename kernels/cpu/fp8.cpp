@@ -116,4 +116,14 @@ void fp8_matmul(Stream stream, const Fp8Matmul<Bf16>& op) {
     cuda::fp8_matmul(stream, op);
 }
 
+// numerics.linears = "fp8" is refused beside fp16: nobody comes here.
+template <>
+void quantise(Stream, const Quantise<Fp16>&) {
+    fail(ExitCode::usage, "quantise: fp16 has no fp8 codes, bf16 has");
+}
+template <>
+void fp8_matmul(Stream, const Fp8Matmul<Fp16>&) {
+    fail(ExitCode::usage, "fp8_matmul: no products into fp16, into bf16 there are");
+}
+
 }  // namespace ogrom::ops

@@ -136,6 +136,7 @@ void linear_fp8_backward(Stream stream, const LinearFp8Backward<T>& op) {
 OGROM_INSTANTIATE(float);
 OGROM_INSTANTIATE(double);
 OGROM_INSTANTIATE(Bf16);
+OGROM_INSTANTIATE(Fp16);
 #undef OGROM_INSTANTIATE
 
 }  // namespace ogrom::ops

@@ -21,10 +21,10 @@ protected:
         const auto got = run_attention<T>(gpu, x, kernels, 0);
         // Wider than what a type allows only where that is fp32 (tests/device/attention.cpp holds it to its own bound).
         expect_lse(got.lse, want.lse, 1e-5);
-        expect_rows("out", got.out, want.out, x.out, bf16_bounds.out);
-        expect_rows("d_q", got.d_q, want.d_q, x.query, bf16_bounds.d_q);
-        expect_rows("d_k", got.d_k, want.d_k, x.key, bf16_bounds.d_k);
-        expect_rows("d_v", got.d_v, want.d_v, x.value, bf16_bounds.d_v);
+        expect_rows("out", got.out, want.out, x.out, bounds_of<Bf16>().out);
+        expect_rows("d_q", got.d_q, want.d_q, x.query, bounds_of<Bf16>().d_q);
+        expect_rows("d_k", got.d_k, want.d_k, x.key, bounds_of<Bf16>().d_k);
+        expect_rows("d_v", got.d_v, want.d_v, x.value, bounds_of<Bf16>().d_v);
     }
 };
 
@@ -33,7 +33,7 @@ TEST_F(DeviceAttentionSmall, Plain) {
 }
 
 TEST_F(DeviceAttentionSmall, Mma) {
-    check<Bf16>(mma());
+    check<Bf16>(mma<Bf16>());
 }
 
 TEST_F(DeviceAttentionSmall, Wgmma) {
@@ -43,7 +43,7 @@ TEST_F(DeviceAttentionSmall, Wgmma) {
     if (!cuda::attention_takes_wgmma(op)) {
         GTEST_SKIP() << "no GPU: one with wgmma (sm_90)";
     }
-    check<Bf16>(wgmma());
+    check<Bf16>(wgmma<Bf16>());
 }
 
 }  // namespace
