@@ -56,7 +56,7 @@ protected:
         OnDevice::TearDown();
     }
 
-    static std::vector<Bf16> drawn(i64 n, Bf16) { return fresh_bf16(n); }
+    static std::vector<Bf16> drawn(i64 n, Bf16) { return fresh_16<Bf16>(n); }
     static std::vector<float> drawn(i64 n, float) { return fresh(n); }
 
     // The last samples and the one at element 2^31.
@@ -135,7 +135,7 @@ TEST_F(DeviceLargeAttention, CudnnUpToItsLimitAndOursBeyond) {
         GTEST_SKIP() << "no GPU: " << cuda::cudnn_library().reason;
     }
     constexpr i64 limit = (i64{1} << 31) / (3 * 1024 * length);  // samples
-    check_chosen<Bf16>(64, limit, AttentionChoice::cudnn, 4 * bf16_once);
+    check_chosen<Bf16>(64, limit, AttentionChoice::cudnn, 4 * once<Bf16>);
     check_chosen<Bf16>(64, limit + 1, AttentionChoice::cudnn, 0);
     check_chosen<Bf16>(64, beyond, AttentionChoice::cudnn, 0);
 }

@@ -26,8 +26,8 @@ TEST_F(DeviceLargeFlat, Gelu) {
         return;
     }
     Array<Bf16> u(n), d(n), y(n);
-    repeat(u.data(), fresh_bf16(period, 4), n);
-    repeat(d.data(), fresh_bf16(period), n);
+    repeat(u.data(), fresh_16<Bf16>(period, 4), n);
+    repeat(d.data(), fresh_16<Bf16>(period), n);
     ops::gelu_forward<Bf16>(gpu, {y.data(), u.data(), n});
     expect_all("gelu", y.data());
     ok(cudaMemset(y.data(), 0xFF, n * sizeof(Bf16)));
@@ -41,7 +41,7 @@ TEST_F(DeviceLargeFlat, AddCopyFillCast) {
     }
     Array<Bf16> x(n), y(n);
     Array<float> wide(n);
-    repeat(x.data(), fresh_bf16(period), n);
+    repeat(x.data(), fresh_16<Bf16>(period), n);
     ops::copy<Bf16>(gpu, y.data(), x.data(), n);
     expect_all("copy", y.data());
     ops::cast<float, Bf16>(gpu, wide.data(), x.data(), n);

@@ -28,7 +28,8 @@ TEST_F(DeviceLargeProducts, LargeResult) {
     if (lacks(2.0 * static_cast<double>(n) * 2 + 2.0 * static_cast<double>(rows * narrow))) {
         return;
     }
-    const auto a0 = fresh_bf16(LargeRows::period * narrow), b0 = fresh_bf16(C * narrow), bias0 = fresh_bf16(C);
+    const auto a0 = fresh_16<Bf16>(LargeRows::period * narrow), b0 = fresh_16<Bf16>(C * narrow),
+               bias0 = fresh_16<Bf16>(C);
     Array<Bf16> a(rows * narrow), b(b0), bias(bias0), y(n), u(n);
     repeat(a.data(), a0, rows * narrow);
     const auto a64 = values<double>(a0), b64 = values<double>(b0), bias64 = values<double>(bias0);
@@ -40,7 +41,7 @@ TEST_F(DeviceLargeProducts, LargeResult) {
                                (with_bias ? bias64[static_cast<std::size_t>(c)] : 0));
             }
             // Rounded once, or once more where the bias comes after the product.
-            expect_close(what, values<float>(part(got, row * C, C)), want, 2 * bf16_once, 1);
+            expect_close(what, values<float>(part(got, row * C, C)), want, 2 * once<Bf16>, 1);
         }
     };
     ops::matmul<Bf16>(gpu, {y.data(), a.data(), b.data(), rows, C, narrow, C, narrow, narrow, ops::Transpose::no,
@@ -57,8 +58,8 @@ TEST_F(DeviceLargeProducts, LargeFactors) {
     if (lacks(2.0 * static_cast<double>(n) + 6.0 * static_cast<double>(rows * narrow))) {
         return;
     }
-    const auto x0 = fresh_bf16(LargeRows::period * C), w0 = fresh_bf16(narrow * C),
-               d0 = fresh_bf16(LargeRows::period * narrow);
+    const auto x0 = fresh_16<Bf16>(LargeRows::period * C), w0 = fresh_16<Bf16>(narrow * C),
+               d0 = fresh_16<Bf16>(LargeRows::period * narrow);
     Array<Bf16> x(n), w(w0), y(rows * narrow), d(rows * narrow);
     repeat(x.data(), x0, n);
     repeat(d.data(), d0, rows * narrow);
@@ -70,7 +71,7 @@ TEST_F(DeviceLargeProducts, LargeFactors) {
         for (i64 c = 0; c < narrow; ++c) {
             want.push_back(dot(x64, row % LargeRows::period * C, w64, c * C, C));
         }
-        expect_close("large left factor", values<float>(part(y.data(), row * narrow, narrow)), want, 2 * bf16_once, 1);
+        expect_close("large left factor", values<float>(part(y.data(), row * narrow, narrow)), want, 2 * once<Bf16>, 1);
     }
     // d_w[narrow, C] += d^T x, the sum over more than 4 million rows of terms below 1.
     Array<float> gradient(std::vector<float>(static_cast<std::size_t>(narrow * C), 0.0F)),

@@ -20,7 +20,7 @@ protected:
     const i64 rows = shape.rows, C = shape.columns, n = shape.elements();
 
     void repeat_rows(Array<Bf16>& x, double scale = 1) {
-        repeat(x.data(), fresh_bf16(LargeRows::period * C, scale), n);
+        repeat(x.data(), fresh_16<Bf16>(LargeRows::period * C, scale), n);
     }
     void poison(Array<Bf16>& x) { ok(cudaMemset(x.data(), 0xFF, static_cast<std::size_t>(n) * sizeof(Bf16))); }
     // Sum over all rows of what repeats: of[r] for r < period.
@@ -126,7 +126,7 @@ TEST_P(DeviceLargeRows, LayerNorm) {
     if (lacks(2.0 * 3 * static_cast<double>(n))) {
         return;
     }
-    Array<Bf16> x(n), y(n), d_y(n), gamma(fresh_bf16(C)), beta(fresh_bf16(C));
+    Array<Bf16> x(n), y(n), d_y(n), gamma(fresh_16<Bf16>(C)), beta(fresh_16<Bf16>(C));
     Array<float> mean(rows), rstd(rows), d_gamma(std::vector<float>(static_cast<std::size_t>(C), 0.0F)),
         d_beta(std::vector<float>(static_cast<std::size_t>(C), 0.0F));
     repeat_rows(x);
@@ -153,7 +153,7 @@ TEST_P(DeviceLargeRows, BiasGeluAndBiasGradient) {
     if (lacks(2.0 * 2 * static_cast<double>(n))) {
         return;
     }
-    Array<Bf16> x(n), y(n), bias(fresh_bf16(C));
+    Array<Bf16> x(n), y(n), bias(fresh_16<Bf16>(C));
     Array<float> d_bias(std::vector<float>(static_cast<std::size_t>(C), 0.0F));
     repeat_rows(x);
     const auto first = values<double>(part(x.data(), 0, LargeRows::period * C));
@@ -172,7 +172,8 @@ TEST_P(DeviceLargeRows, ResidualWithDropout) {
     if (lacks(2.0 * 4 * static_cast<double>(n))) {
         return;
     }
-    Array<Bf16> x(n), branch(n), y(n), norm(n), bias(fresh_bf16(C)), gamma(fresh_bf16(C)), beta(fresh_bf16(C));
+    Array<Bf16> x(n), branch(n), y(n), norm(n), bias(fresh_16<Bf16>(C)), gamma(fresh_16<Bf16>(C)),
+        beta(fresh_16<Bf16>(C));
     Array<float> mean(rows), rstd(rows);
     Array<i64> sample(std::vector<i64>{0});
     repeat_rows(x);
@@ -195,12 +196,12 @@ TEST_P(DeviceLargeRows, ResidualWithDropout) {
     masked.sample = sample.data();
     masked.dropout = dropout();
     ops::residual_forward<Bf16>(gpu, masked);
-    expect_close("residual, dropout", last(y), want, bf16_once, 1e-3);
+    expect_close("residual, dropout", last(y), want, once<Bf16>, 1e-3);
     ops::dropout_backward<float>(
         cpu, {want.data(), branch_tail.data(), 1, tail, C, &no_sample, dropout(), rows - tail, rows});
     poison(y);
     ops::dropout_backward<Bf16>(gpu, {y.data(), branch.data(), 1, rows, C, sample.data(), dropout()});
-    expect_close("dropout'", last(y), want, bf16_once, 1e-3);
+    expect_close("dropout'", last(y), want, once<Bf16>, 1e-3);
 }
 
 class DeviceLargeLogits : public OnLargeDevice {
@@ -223,7 +224,7 @@ TEST_F(DeviceLargeLogits, CrossEntropy) {
         return;
     }
     Array<Bf16> logits(n);
-    const auto first = fresh_bf16(LargeRows::period * shape.columns, 9);
+    const auto first = fresh_16<Bf16>(LargeRows::period * shape.columns, 9);
     Array<std::int32_t> on_targets(targets());
     Array<double> loss(std::vector<double>{0, 0, 0});
     const auto run = [&](i64 count, ops::Gradient gradient, double* sum) {
@@ -249,7 +250,7 @@ TEST_F(DeviceLargeLogits, CrossEntropyParts) {
     Array<std::int32_t> on_targets(targets());
     Array<double> loss(std::vector<double>{0, 0}), sums(2 * rows);
     Array<float> max(rows);
-    repeat(logits.data(), fresh_bf16(LargeRows::period * shape.columns, 9), n);
+    repeat(logits.data(), fresh_16<Bf16>(LargeRows::period * shape.columns, 9), n);
     ops::cross_entropy<Bf16>(gpu, {logits.data(), on_targets.data(), nullptr, rows, vocabulary, shape.columns,
                                    shape.columns, 0.5, ops::Gradient::none, loss.data() + 1});
     const ops::CrossEntropyPart<Bf16> op{logits.data(),
