@@ -93,7 +93,7 @@ TEST_F(DeviceFp8, CodesAndScalesAreThoseOfTheCpu) {
                                 {272, 520}, {144, 136}, {256, 640}, {1040, 72}, {48, 4096}};
     for (const Dtype format : formats) {
         for (const Shape& s : shapes) {
-            const auto x = fresh_bf16(s.rows * s.cols, 3);
+            const auto x = fresh_16<Bf16>(s.rows * s.cols, 3);
             for (const Copies copies : {Copies::rows, Copies::columns, Copies::both}) {
                 for (const i64 shift : {0, 1}) {
                     check_quantised(gpu, x, s, format, copies, shift, copies == Copies::both);
@@ -125,7 +125,7 @@ TEST_F(DeviceFp8, ZerosStayAndANanIsSeen) {
         check_quantised(gpu, std::vector<Bf16>(64 * 64, to_bf16(0)), {64, 64}, format, Copies::both, 0, true);
         for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
             for (const bool sums : {false, true}) {
-                auto x = fresh_bf16(64 * 64);
+                auto x = fresh_16<Bf16>(64 * 64);
                 x[777] = to_bf16(-bad);
                 Array<Bf16> on_x(x);
                 Array<Fp8Code> codes(64 * 64);
@@ -149,7 +149,7 @@ struct Operand {
     Array<Fp8Scale> on_scale;
 
     static Expected made(i64 rows, i64 cols, Dtype type, double size) {
-        return {fresh_bf16(rows * cols, size), {rows, cols}, type};
+        return {fresh_16<Bf16>(rows * cols, size), {rows, cols}, type};
     }
     Operand(i64 rows, i64 cols, Dtype type, double size) : Operand(made(rows, cols, type, size), type) {}
     Operand(const Expected& e, Dtype type)
@@ -197,7 +197,7 @@ TEST_F(DeviceFp8, ProductsAreThoseOfTheCodes) {
                     std::sqrt(static_cast<double>(e.k)) / 4;  // operands of 3 / sqrt(3) and 0.25 / sqrt(3)
                 const double bound = sum_loss(sums, e.k);
                 const std::string name = sums == ops::ProductSums::full ? "full" : "fast";
-                expect_close(("bf16, " + name).c_str(), values<float>(y.host()), want, bf16_once + bound, size);
+                expect_close(("bf16, " + name).c_str(), values<float>(y.host()), want, once<Bf16> + bound, size);
                 expect_close(("fp32, " + name).c_str(), wide.host(), want, bound, size);
                 expect_close(("added, " + name).c_str(), sum.host(), added, bound, size);
                 expect_same_bits("unaligned", values<float>(shifted.host()), values<float>(y.host()));
@@ -222,11 +222,11 @@ struct Layer {
 
     explicit Layer(const LinearExtents& extents)
         : e(extents),
-          x(fresh_bf16(e.rows * e.in)),
-          w(fresh_bf16(e.out * e.in, 0.25)),
-          bias(fresh_bf16(e.out)),
-          d_y(fresh_bf16(e.rows * e.out, 1e-3)),
-          u(fresh_bf16(e.rows * e.in, 4)),
+          x(fresh_16<Bf16>(e.rows * e.in)),
+          w(fresh_16<Bf16>(e.out * e.in, 0.25)),
+          bias(fresh_16<Bf16>(e.out)),
+          d_y(fresh_16<Bf16>(e.rows * e.out, 1e-3)),
+          u(fresh_16<Bf16>(e.rows * e.in, 4)),
           on_x(x),
           on_w(w),
           on_bias(bias),
@@ -259,10 +259,10 @@ void check_forward(Stream gpu, Layer& l, ops::Fusion fusion) {
     l.forward(gpu, affine.data(), nullptr, l.on_bias.data(), fusion);
     l.forward(gpu, y.data(), u.data(), l.on_bias.data(), fusion);
     const double root = std::sqrt(static_cast<double>(e.in)) / 4;
-    expect_close("x w^T", values<float>(plain.host()), bare, 2 * bf16_once, root / 4);
-    expect_close("x w^T + bias", values<float>(affine.host()), want_u, 3 * bf16_once, root / 2);
-    expect_close("u", values<float>(u.host()), want_u, 3 * bf16_once, root / 2);
-    expect_close("gelu(u)", values<float>(y.host()), want_y, 4 * bf16_once, root / 2);
+    expect_close("x w^T", values<float>(plain.host()), bare, 2 * once<Bf16>, root / 4);
+    expect_close("x w^T + bias", values<float>(affine.host()), want_u, 3 * once<Bf16>, root / 2);
+    expect_close("u", values<float>(u.host()), want_u, 3 * once<Bf16>, root / 2);
+    expect_close("gelu(u)", values<float>(y.host()), want_y, 4 * once<Bf16>, root / 2);
 }
 
 void check_backward(Stream gpu, Layer& l, ops::Fusion fusion) {
@@ -284,8 +284,8 @@ void check_backward(Stream gpu, Layer& l, ops::Fusion fusion) {
     l.backward(gpu, half.data(), nullptr, nullptr, nullptr, fusion);
     l.backward(gpu, d_u.data(), nullptr, nullptr, l.on_u.data(), fusion);
     const double root_out = std::sqrt(static_cast<double>(e.out)) * 1e-3 / 4;
-    expect_close("d_x", values<float>(d_x.host()), want, 2 * bf16_once, root_out / 4);
-    expect_close("d_u", values<float>(d_u.host()), want_u, 3 * bf16_once, root_out / 2);
+    expect_close("d_x", values<float>(d_x.host()), want, 2 * once<Bf16>, root_out / 4);
+    expect_close("d_u", values<float>(d_u.host()), want_u, 3 * once<Bf16>, root_out / 2);
     // d_y of 1e-3 / sqrt(3) and x of 1 / sqrt(3), added to numbers below 1 in fp32.
     expect_close("d_w", d_w.host(), want_w,
                  sum_loss(ops::ProductSums::full, e.rows) * 1e-3 / 3 * std::sqrt(static_cast<double>(e.rows)) +
