@@ -63,7 +63,7 @@ expect_exit 2 launch 2 "$OGROM" plan run.toml --parallel.tensor=2
 [ "$(grep -c 'would be right: --set parallel.tensor=2$' said)" -eq 1 ] || { cat said; fail "not one message"; }
 expect_exit 2 "$OGROM" train run.toml --set tensor-model-parallel-size=2 --set bf16=true
 expect_text '--set 1: tensor-model-parallel-size: unknown key; would be right: parallel.tensor$'
-expect_text '--set 2: bf16: unknown key; would be right: precision.weights, with "bf16" or "fp16", .* not built yet$'
+expect_text '--set 2: bf16: unknown key; would be right: precision.weights, with "bf16" or "fp16", on a GPU$'
 expect_exit 2 "$OGROM" train run.toml --set parallel.zero=zero3 --set parallel.stage_layers=1,1 --set parallel.schedule=1F1B
 expect_text '--set 1: parallel.zero: "zero3" is a text; would be right: an integer >= 0, <= 3'
 expect_text '--set 2: parallel.stage_layers: "1,1" is a text; would be right: a list of integers >= 1.*, as in \[4, 3, 3\]$'

@@ -55,7 +55,7 @@ protected:
     }
 };
 
-using Types = ::testing::Types<float, double, Bf16>;
+using Types = ::testing::Types<float, double, Bf16, Fp16>;
 TYPED_TEST_SUITE(DeviceUpdateCuts, Types);
 
 ops::StepScalars scalars() {
