@@ -138,13 +138,9 @@ TEST(Delayed, delays_one_label_alone) {
         EXPECT_EQ(value, comm.size());
         return since(start);
     };
-    constexpr double long_delay = 30;  // however slow the machine, what waits for it shows
+    constexpr double long_delay = 10;  // a call that does not wait for it is done before, on however slow a machine
     const auto very_slow = delayed({.seconds = long_delay, .seconds_per_byte = 0, .only = "slow"});
-    double others = 0;
-    for (int k = 0; k < 20; ++k) {
-        others += time_of(*very_slow, "other");
-    }
-    EXPECT_LT(others, long_delay);
+    EXPECT_LT(time_of(*very_slow, "other"), long_delay);
     const auto slow = delayed({.seconds = 0.05, .seconds_per_byte = 0, .only = "slow"});
     EXPECT_GE(time_of(*slow, "slow"), slow->size() > 1 ? 0.05 : 0.0);
 }
