@@ -17,7 +17,12 @@ def number(value, unit):
 
 
 def line(row, bench):
-    limit = f"{100 * row['ratio_to_limit']:.3g} % of {row['limit_name']}" if row.get("ratio_to_limit") else ""
+    limit = f"{100 * row['ratio_to_limit']:.3g} % of {row['limit_name']}" if row.get("ratio_to_limit") is not None else ""
+    extra = row.get("extra") or {}
+    if extra.get("void"):
+        limit = "void: " + "; ".join(extra["void"])
+    if extra.get("exit"):
+        limit += f" (ended with exit {extra['exit']})"
     peer = f"{row['ratio_to_peer']:.2f}x {row['peer_name']}" if row.get("ratio_to_peer") else ""
     return f"| {row['name']} | {number(row['value'], row['unit'])} | {limit} | {peer} | `{row['command'] if row['command'].startswith('make ') else bench}` | {row['date'][:10]} {row['commit'][:7]} |"
 
