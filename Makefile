@@ -5,7 +5,7 @@ MARCH ?= x86-64-v3
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: setup build demo test bench lint format study gpu-test gpu-racecheck gpu-bench clean
+.PHONY: setup build demo test bench lint format study gpu-test gpu-racecheck gpu-bench needs-gpu clean
 CMAKE = cmake -S . -G Ninja -DOGROM_MARCH=$(MARCH)
 
 setup: ## install missing Debian packages (root or sudo), else print the exact list
@@ -41,20 +41,23 @@ lint: setup ## clang-format, clang-tidy (.cpp/.h), include order, file and funct
 format: setup ## apply clang-format
 	@git ls-files '*.h' '*.cpp' '*.cu' | xargs clang-format -i
 
-gpu-test: setup ## build with CUDA and run every test that needs a GPU (PARTS=regex); writes results/gpu/tests.json
+gpu-test: needs-gpu setup ## build with CUDA and run every test that needs a GPU (PARTS=regex); writes results/gpu/tests.json
 	@$(CMAKE) -B $(BUILD)/gpu -DOGROM_TESTS=ON -DOGROM_BENCH=ON -DOGROM_CUDA=ON
 	@cmake --build $(BUILD)/gpu -j $(JOBS)
 	@tests/device/run.sh $(BUILD)/gpu "$(PARTS)"
 
-gpu-racecheck: setup ## build with CUDA; memcheck, racecheck, initcheck of the kernel tests at small sizes (PARTS=regex)
+gpu-racecheck: needs-gpu setup ## build with CUDA; memcheck, racecheck, initcheck of the kernel tests at small sizes (PARTS=regex)
 	@$(CMAKE) -B $(BUILD)/gpu -DOGROM_TESTS=ON -DOGROM_BENCH=ON -DOGROM_CUDA=ON
 	@cmake --build $(BUILD)/gpu -j $(JOBS) --target ogrom test_cuda_kernels test_cuda_attention
 	@tests/device/sanitize.sh $(BUILD)/gpu "$(PARTS)"
 
-gpu-bench: setup ## build with CUDA; kernels, loss curve, a training step beside PyTorch (ROWS=regex); writes results/gpu/
+gpu-bench: needs-gpu setup ## build with CUDA; kernels, loss curve, a training step beside PyTorch (ROWS=regex); writes results/gpu/
 	@$(CMAKE) -B $(BUILD)/gpu -DOGROM_TESTS=ON -DOGROM_BENCH=ON -DOGROM_CUDA=ON
 	@cmake --build $(BUILD)/gpu -j $(JOBS) --target ogrom curve_inputs bench_floor bench_cuda_streaming bench_attention_device bench_cuda_products
 	@BUILD=$(BUILD)/gpu ROWS="$(ROWS)" TEXT="$(TEXT)" tests/peers/bench_gpu.sh
+
+needs-gpu:
+	@[ "$$(jobscripts/local/has_gpu.sh)" = ON ] || { echo "no NVIDIA driver on this machine: the gpu- targets need a GPU" >&2; exit 2; }
 
 study: ## later work orders
 	@echo "make $@: not built yet (scaling studies are open work orders)" >&2; exit 2

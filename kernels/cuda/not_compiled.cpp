@@ -45,7 +45,7 @@ std::string products_key() {
 std::string export_products(Choices) {
     cuda_not_compiled("export_products");
 }
-i64 import_products(const std::string&, Taken) {
+ImportedProducts import_products(const std::string&, Taken) {
     cuda_not_compiled("import_products");
 }
 

@@ -157,11 +157,11 @@ std::string export_products(Choices which) {
     return out.str();
 }
 
-i64 import_products(const std::string& text, Taken how) {
+ImportedProducts import_products(const std::string& text, Taken how) {
     std::istringstream lines(text);
     std::string line;
     ProductPlans& plans = ProductPlans::of_current_device();
-    i64 taken = 0;
+    ImportedProducts result;
     bool head = false, mine = false;
     while (std::getline(lines, line)) {
         if (line.starts_with("ogrom-products ")) {
@@ -177,10 +177,12 @@ i64 import_products(const std::string& text, Taken how) {
         plan.used = how == Taken::as_used;
         if (valid(plans.handle(), shape, plan)) {
             plans.keep(shape, plan);
-            ++taken;
+            ++result.taken;
+        } else {
+            ++result.refused;
         }
     }
-    return taken;
+    return result;
 }
 
 }  // namespace ogrom::cuda

@@ -73,9 +73,13 @@ std::string products_key();
 enum class Choices { measured, used };
 std::string export_products(Choices which);
 
-// Takes choices in, in place of those there are; returns how many. A text may hold several parts, each with its first
-// line; those of another device or library are passed over. Throws (data) where it is broken.
+// Takes choices in, in place of those there are. A text may hold several parts, each with its first line; those of
+// another device or library are passed over. refused: lines of this one that the library does not make so any more.
+// Throws (data) where the text is broken.
 enum class Taken { for_later, as_used };
-i64 import_products(const std::string& text, Taken how);
+struct ImportedProducts {
+    i64 taken = 0, refused = 0;
+};
+ImportedProducts import_products(const std::string& text, Taken how);
 
 }  // namespace ogrom::cuda

@@ -2,10 +2,11 @@
 // matrices packed. On a CPU, and wherever the GPU's library has no product with the pass in it, each is the two
 // operations that it names, with their bits; a product of 16 bits on a GPU may do the pass on its sums before they are
 // rounded (cublasLt epilogues), which is one rounding fewer and one pass over memory less.
-//   linear_bias             y = x w^T + bias                            matmul, add_bias              2 rows in out
-//   flops linear_bias_gelu        u = x w^T + bias ; y = gelu(u)              matmul, bias_gelu_forward
+//   linear_bias             y = x w^T + bias                            matmul, add_bias
+//   linear_bias_gelu        u = x w^T + bias ; y = gelu(u)              matmul, bias_gelu_forward
 //   linear_input_gelu       d_u = (d_y w) gelu'(u)                      matmul, gelu_backward
 //   linear_gradients        d_w += d_y^T x ; d_bias += sum_rows d_y     matmul, bias_gradient
+// 2 rows in out flops each.
 // Fusion::never asks for the two operations everywhere: linear_bias_gelu then gives the y that gelu_forward makes of
 // the stored u, bit for bit (recomputation).
 #pragma once

@@ -104,15 +104,17 @@ int plan_command(const PlanArguments& arguments, const PlannedRanks& planned) {
     std::string text =
         fmt::format("ranks: {} ({})\ndevice: {} ({})\n", ranks, source, gpu ? "cuda" : "cpu", device.text);
     text += plan_text(run, shape, decisions_of(0), first);
-    text += fmt::format("rank 0 takes {}", human_bytes(first.total()));
+    const std::string of_gpu = gpu ? fmt::format(", of it {} on its GPU", human_bytes(first.on_device())) : "";
+    text += fmt::format("rank 0 takes {}{}", human_bytes(first.total()), of_gpu);
     text += largest == 0 ? std::string(", no rank takes more\n")
                          : fmt::format("; rank {} takes the most, {}:\n{}", largest, human_bytes(need.each),
                                        ledger_of(largest).table());
     text += fmt::format(
         "bytes are those of {} and come without what MPI, BLAS, HDF5{} hold (measured at the start of a "
-        "run); free is the memory of this machine now\n",
-        name_of(run.precision.weights), gpu ? " and the device's context" : "");
-    // How much memory the GPUs of the job have is not known here.
+        "run){}\n",
+        name_of(run.precision.weights), gpu ? " and the device's context" : "",
+        gpu ? "; how much memory the GPUs of the job have is not known here"
+            : "; free is the memory of this machine now");
     text += gpu ? std::string() : verdict_text(need, free_memory());
     if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
         fail(ExitCode::checkpoint, "plan: cannot write to the standard output");
@@ -127,9 +129,8 @@ void add_plan(CLI::App& app, Invocation& chosen) {
     CLI::App* command = app.add_subcommand("plan", "What a run would choose and take, without running it");
     command->footer(
         "Example: ogrom plan inputs/runs/demo.toml --ranks 4 --set model.vocab=4096\n"
-        "model.vocab is asked for where the token set of data.train, which says it otherwise, is not there. Ends with "
-        "a "
-        "line that says whether all ranks fit on this machine; the exit code is 0 either way.");
+        "model.vocab is asked for where the token set of data.train, which says it otherwise, is not there. On CPUs it "
+        "ends with a line that says whether all ranks fit on this machine; the exit code is 0 either way.");
     command->add_option("run_file", arguments->run_file, "run file (TOML); every key: ogrom keys")
         ->required()
         ->check(CLI::ExistingFile);

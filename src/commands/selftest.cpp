@@ -179,8 +179,10 @@ void add_selftest(CLI::App& app, Invocation& chosen) {
     command->add_option("--slice", arguments->slice,
                         "K/N: every N-th layout from the K-th on, so that N calls of bounded time run all");
     command->add_option("--device", arguments->where.device, "auto, cpu or cuda, as run.device; ranks may share a GPU")
+        ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
         ->capture_default_str();
     command->add_option("--backend", arguments->where.backend, "auto, mpi or nccl, as comm.backend")
+        ->check(CLI::IsMember({"auto", "mpi", "nccl"}))
         ->capture_default_str();
     command->add_flag("--json", arguments->json, "the rows as JSON");
     command->callback([arguments, &chosen] {

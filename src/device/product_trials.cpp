@@ -16,8 +16,9 @@ std::string used_product_choices() {
     return cuda::export_products(cuda::Choices::used);
 }
 
-void take_product_choices(const std::string& text, TakeChoices how) {
-    cuda::import_products(text, how == TakeChoices::as_used ? cuda::Taken::as_used : cuda::Taken::for_later);
+i64 take_product_choices(const std::string& text, TakeChoices how) {
+    return cuda::import_products(text, how == TakeChoices::as_used ? cuda::Taken::as_used : cuda::Taken::for_later)
+        .refused;
 }
 
 ProductTrials try_products(Stream stream, double seconds) {

@@ -17,10 +17,11 @@ std::string measured_product_choices();
 std::string used_product_choices();
 
 // Takes choices in, in parts of a first line and its products; parts of another GPU or library are passed over. No
-// search changes them later. as_used: this run's products are made by them. Throws Error(data) where the text is
-// broken; what stands before the break was taken.
+// search changes them later. as_used: this run's products are made by them. Returns how many the library does not make
+// so any more, which were left out. Throws Error(data) where the text is broken; what stands before the break was
+// taken.
 enum class TakeChoices { for_later, as_used };
-void take_product_choices(const std::string& text, TakeChoices how);
+i64 take_product_choices(const std::string& text, TakeChoices how);
 
 struct ProductTrials {
     i64 settled = 0;                 // products that had a choice before

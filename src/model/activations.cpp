@@ -149,7 +149,7 @@ i64 attention_elements(const ModelConfig& model, const StageShape& shape) {
     attention.heads_total = model.heads;
     attention.kv_heads = model.kv_heads / shape.tensor.size;
     attention.head_dim = model.head_dim;
-    return ops::attention_workspace(attention, shape.extents.threads);
+    return ops::attention_workspace(attention, shape.backend, shape.extents.threads);
 }
 
 // Rows that are kept in StatisticOf the type of the others.

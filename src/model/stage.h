@@ -40,6 +40,7 @@ struct StageShape {
     i64 recompute_interval = 1;  // full: layers 0, n, 2n ... of the model
     ReduceOrder reduce_order = ReduceOrder::any;
     LinearProducts linears = LinearProducts::compute;
+    Backend backend = Backend::cpu;  // a GPU's attention takes no workspace of the stage
 };
 // What backward makes again of a layer of the model.
 Recompute recompute_of(const StageShape& shape, i64 layer);

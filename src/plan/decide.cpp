@@ -129,8 +129,8 @@ void add_reasons(const RunConfig& run, const MeshShape& mesh, Decisions& d) {
     if (run.numerics.linears == LinearProducts::fp8) {
         d.reasons.push_back(fp8_text(run, d.shape));
     }
-    d.reasons.push_back(
-        fmt::format("{} of {} rows of logits at once: the full table never exists", d.shape.extents.logits_rows, rows));
+    d.reasons.push_back(fmt::format("{} of {} rows of logits at once{}", d.shape.extents.logits_rows, rows,
+                                    d.shape.extents.logits_rows < rows ? ": the full table never exists" : ""));
     if (mesh.pp > 1) {
         d.reasons.push_back(pipeline_text(d.schedule, d.actions));
     }
@@ -168,6 +168,8 @@ Decisions decide(const RunConfig& run, const MeshShape& mesh, const MeshPlace& p
     d.schedule = schedule_of(run);
     d.actions = make_stage_schedule(d.schedule, place.pp);
     d.shape = shape_of(run, mesh, place, d.actions, threads);
+    d.shape.backend = backend;
+    require_fp8_somewhere(run, d.shape);
     d.step = step_options(run, mesh);
     d.place = step_place(run, mesh, place);
     d.micro_batches = run.train.accumulation;

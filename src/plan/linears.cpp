@@ -39,23 +39,53 @@ double fp8_share(const RunConfig& run, const StageShape& shape) {
     return flops / cost::model_flops(cost_model(run.model, run.train.sequence));
 }
 
-std::string fp8_text(const RunConfig& run, const StageShape& shape) {
+namespace {
+
+// "up (288 x 72: 72)": the layer and what of it is no multiple of 16.
+std::string outside_fp8(const StageShape& shape, const BlockLinear& linear) {
+    const i64 tokens = shape.extents.micro_batch * shape.extents.sequence;
+    std::vector<std::string> odd;
+    if (tokens % 16 != 0) {
+        odd.push_back(fmt::format("{} tokens", tokens));
+    }
+    for (const i64 extent : {linear.out, linear.in}) {
+        const std::string text = fmt::format("{}", extent);
+        if (extent % 16 != 0 && (odd.empty() || odd.back() != text)) {
+            odd.push_back(text);
+        }
+    }
+    return fmt::format("{} ({} x {}: {})", linear.name, linear.out, linear.in, fmt::join(odd, " and "));
+}
+
+std::vector<std::string> all_outside_fp8(const RunConfig& run, const StageShape& shape) {
     std::vector<std::string> others;
     for (const BlockLinear& linear : block_linears(run.model, shape.tensor.size)) {
         if (!made_in_fp8(shape, linear)) {
-            others.push_back(fmt::format("{} ({} x {})", linear.name, linear.out, linear.in));
+            others.push_back(outside_fp8(shape, linear));
         }
     }
+    return others;
+}
+
+}  // namespace
+
+void require_fp8_somewhere(const RunConfig& run, const StageShape& shape) {
+    require(shape.linears != LinearProducts::fp8 || fp8_share(run, shape) > 0, ExitCode::usage,
+            fmt::format("numerics.linears = \"fp8\": fp8 products take multiples of 16 alone, and no linear layer is "
+                        "made of them: {}; would be right: compute, or extents that are",
+                        fmt::join(all_outside_fp8(run, shape), ", ")));
+}
+
+std::string fp8_text(const RunConfig& run, const StageShape& shape) {
     std::string text = fmt::format(
         "fp8 linears: {:.1f} % of the model's FLOPs; forward e4m3 x e4m3 with fast sums, both gradients e5m2 x e4m3 "
-        "with "
-        "full fp32 sums; one scale a tensor, from its largest value as it is; results bf16, weight gradients fp32; "
-        "head, "
-        "attention, embeddings and norms without fp8",
+        "with full fp32 sums; one scale a tensor, from its largest value as it is; results bf16, weight gradients "
+        "fp32; "
+        "head, attention, embeddings and norms without fp8",
         100 * fp8_share(run, shape));
+    const std::vector<std::string> others = all_outside_fp8(run, shape);
     if (!others.empty()) {
-        text += fmt::format("; in bf16, because {} tokens, or an extent, is no multiple of 16: {}",
-                            shape.extents.micro_batch * shape.extents.sequence, join(others, ", "));
+        text += fmt::format("; in bf16, as it takes multiples of 16 alone: {}", fmt::join(others, ", "));
     }
     return text;
 }

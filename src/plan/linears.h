@@ -18,6 +18,9 @@ bool made_in_fp8(const StageShape& shape, const BlockLinear& linear);
 // Share of the model's FLOPs that are made in fp8, 0 .. 1.
 double fp8_share(const RunConfig& run, const StageShape& shape);
 
+// Error(usage) where fp8 is asked for and no linear layer has extents that fit: the key would have no effect.
+void require_fp8_somewhere(const RunConfig& run, const StageShape& shape);
+
 // Lines for the plan: share, formats, scales and sums of each product, and what stays out.
 std::string fp8_text(const RunConfig& run, const StageShape& shape);
 

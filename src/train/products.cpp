@@ -44,7 +44,11 @@ std::string read_cache(const std::string& file) {
 // A broken text is no reason to stop: what it does not give is measured again.
 void take_in(const std::string& text, const std::string& source, TakeChoices how, bool speaks) {
     try {
-        take_product_choices(text, how);
+        const i64 refused = take_product_choices(text, how);
+        if (refused > 0 && speaks) {
+            log_warning("{}: {} choices are not those of this library any more; they are searched anew", source,
+                        refused);
+        }
     } catch (const Error& error) {
         if (speaks) {
             log_warning("{}: {}; what it does not give is searched anew", source, error.what());

@@ -39,6 +39,12 @@ expect_text '^device: (cpu|cuda) \(run.device = "auto", here: .+; "cuda" or "cpu
 expect_exit 0 "$OGROM" plan run.toml --set run.device=auto --set precision.weights=bf16
 expect_text '^device: cuda \(precision.weights = "bf16"\)'
 expect_text ' device +[0-9.]+ [KMGT]?i?B '
+expect_text '^rank 0 takes [0-9.]+ [KMGT]?i?B, of it [0-9.]+ [KMGT]?i?B on its GPU'
+expect_exit 2 "$OGROM" plan run.toml --set precision.weights=bf16 --set numerics.linears=fp8 --set model.hidden=40 \
+    --set model.heads=2 --set model.ffn_hidden=72
+expect_text 'numerics.linears = "fp8": .* no linear layer is made of them: .*MLP up \(72 x 40: 72 and 40\)'
+expect_exit 2 "$OGROM" selftest --backend gloo
+expect_text 'backend.*gloo'
 
 # Without --ranks those of the launcher, told once; --ranks wins over it.
 expect_exit 0 launch 2 "$OGROM" plan run.toml --set parallel.tensor=2

@@ -293,7 +293,7 @@ TYPED_TEST(DeviceAttention16Bits, WgmmaMatchesReferenceAndRepeats) {
     cudaDeviceProp device{};
     ok(cudaGetDeviceProperties(&device, 0));
     if (device.major != 9) {
-        GTEST_SKIP() << "no GPU: wgmma needs compute capability 9.0, this one has " << device.major << '.'
+        GTEST_SKIP() << "it needs a GPU of compute capability 9.0 (wgmma), this one has " << device.major << '.'
                      << device.minor;
     }
     for (const AttentionCase& c : packed_cases) {

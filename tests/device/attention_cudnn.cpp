@@ -35,7 +35,7 @@ const AttentionCase cases[] = {
 TYPED_TEST(DeviceAttentionCudnn, MatchesReference) {
     using S = TypeParam;
     if (!cuda::cudnn_library().found) {
-        GTEST_SKIP() << "no GPU: " << cuda::cudnn_library().reason;
+        GTEST_SKIP() << "the GPU machine has no cuDNN: " << cuda::cudnn_library().reason;
     }
     for (const AttentionCase& c : cases) {
         SCOPED_TRACE(c.name);
@@ -69,7 +69,7 @@ TYPED_TEST(DeviceAttentionCudnn, FixedOrderRepeats) {
 TYPED_TEST(DeviceAttentionCudnn, AskedForAndMissingIsRefusedByName) {
     using S = TypeParam;
     if (cuda::cudnn_library().found) {
-        GTEST_SKIP() << "no GPU: one without cuDNN; here it is " << cuda::cudnn_library().version;
+        GTEST_SKIP() << "it needs a GPU machine without cuDNN; here it is " << cuda::cudnn_library().version;
     }
     AttentionProblem<S> x(cases[0]);
     EXPECT_THROW(this->run(x, AttentionChoice::cudnn, AttentionOrder::any), Error);
@@ -79,7 +79,7 @@ TYPED_TEST(DeviceAttentionCudnn, AskedForAndMissingIsRefusedByName) {
 TYPED_TEST(DeviceAttentionCudnn, WhatItDoesNotTakeGoesToOurs) {
     using S = TypeParam;
     if (!cuda::cudnn_library().found) {
-        GTEST_SKIP() << "no GPU: " << cuda::cudnn_library().reason;
+        GTEST_SKIP() << "the GPU machine has no cuDNN: " << cuda::cudnn_library().reason;
     }
     AttentionCase c = cases[0];
     c.p = 0.2;

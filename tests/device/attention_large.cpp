@@ -132,7 +132,7 @@ TEST_F(DeviceLargeAttention, Plain) {
 // given; larger ones go to our own, whose samples are equal bit for bit.
 TEST_F(DeviceLargeAttention, CudnnUpToItsLimitAndOursBeyond) {
     if (!cuda::cudnn_library().found) {
-        GTEST_SKIP() << "no GPU: " << cuda::cudnn_library().reason;
+        GTEST_SKIP() << "the GPU machine has no cuDNN: " << cuda::cudnn_library().reason;
     }
     constexpr i64 limit = (i64{1} << 31) / (3 * 1024 * length);  // samples
     check_chosen<Bf16>(64, limit, AttentionChoice::cudnn, 4 * once<Bf16>);

@@ -43,7 +43,7 @@ TEST_F(DeviceAttentionSmall, Wgmma) {
     const ops::AttentionForward<Bf16> op{nullptr,       nullptr, x.on_q.data(), x.on_k.data(),
                                          x.on_v.data(), x.shape, nullptr};
     if (!cuda::attention_takes_wgmma(op)) {
-        GTEST_SKIP() << "no GPU: one with wgmma (sm_90)";
+        GTEST_SKIP() << "it needs a GPU with wgmma (compute capability 9.0)";
     }
     check<Bf16>(wgmma<Bf16>());
     check<Fp16>(wgmma<Fp16>());

@@ -65,7 +65,7 @@ protected:
         const double needed = 4.0 * 2 * static_cast<double>(count) * size();
         const i64 lacking = static_cast<double>(cuda::memory_info().free) < needed ? 1 : 0;
         if (agree_max(session().world(), lacking, "t.room") > 0) {
-            GTEST_SKIP() << "needs " << needed / 1e9 << " GB of free GPU memory";
+            GTEST_SKIP() << "needs " << needed / 1e9 << " GB of free GPU memory on each rank";
         }
     }
     [[nodiscard]] auto sum() const {

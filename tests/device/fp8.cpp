@@ -351,7 +351,8 @@ TEST_F(DeviceFp8, TheSearchKeepsTheAnswersAndItsTextComesBack) {
     const std::string text = cuda::export_products(cuda::Choices::measured);
     EXPECT_NE(text.find("e4m3.e4m3 bf16 fast"), std::string::npos);
     EXPECT_NE(text.find("e5m2.e4m3 fp32 fp32"), std::string::npos);
-    EXPECT_EQ(cuda::import_products(text, cuda::Taken::for_later), std::count(text.begin(), text.end(), '\n') - 1);
+    EXPECT_EQ(cuda::import_products(text, cuda::Taken::for_later).taken,
+              std::count(text.begin(), text.end(), '\n') - 1);
     EXPECT_EQ(cuda::export_products(cuda::Choices::measured), text);
 }
 

@@ -264,11 +264,11 @@ TYPED_TEST(Device16BitProducts, TheSearchKeepsTheAnswersAndItsTextComesBack) {
     EXPECT_NE(text.find(cuda::products_key()), std::string::npos);
     const i64 lines = lines_in(text);
     EXPECT_GE(lines, static_cast<i64>(shapes.size()));
-    EXPECT_EQ(cuda::import_products(text, cuda::Taken::for_later), lines);
+    EXPECT_EQ(cuda::import_products(text, cuda::Taken::for_later).taken, lines);
     EXPECT_EQ(cuda::export_products(cuda::Choices::measured), text);
     const std::string other = "ogrom-products 1 | another device, cublasLt 1\nwhatever it says\n";
-    EXPECT_EQ(cuda::import_products(other, cuda::Taken::for_later), 0);
-    EXPECT_EQ(cuda::import_products(other + text + other, cuda::Taken::for_later), lines);
+    EXPECT_EQ(cuda::import_products(other, cuda::Taken::for_later).taken, 0);
+    EXPECT_EQ(cuda::import_products(other + text + other, cuda::Taken::for_later).taken, lines);
     EXPECT_THROW(cuda::import_products("nonsense", cuda::Taken::for_later), Error);
     EXPECT_THROW(cuda::import_products(text.substr(0, text.size() - 40), cuda::Taken::for_later), Error);
     check_forward(this->gpu, this->cpu, c);
@@ -291,7 +291,7 @@ TEST_F(DeviceProducts, WhatWasUsedGoesOutAndIsSettledOnceItComesIn) {
     EXPECT_GE(lines_in("head\n" + mine), static_cast<i64>(shapes.size()));
     EXPECT_EQ(lines_of(cuda::export_products(cuda::Choices::measured), " 336 "), "");
     const std::string head = used.substr(0, used.find('\n') + 1);
-    EXPECT_GT(cuda::import_products(head + mine, cuda::Taken::as_used), 0);
+    EXPECT_GT(cuda::import_products(head + mine, cuda::Taken::as_used).taken, 0);
     const cuda::ProductSearch search = cuda::search_products(gpu, shapes, 20);
     EXPECT_TRUE(search.products.empty());
     EXPECT_EQ(search.settled, static_cast<i64>(shapes.size()));

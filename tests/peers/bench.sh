@@ -9,6 +9,9 @@ cd "$(dirname "$0")/../.."
 build=${BUILD:?}
 rows=${ROWS:-.}
 wanted() { [[ $1 =~ $rows ]]; }
+some=no
+for row in kernels encode train_step start layouts; do if wanted "$row"; then some=yes; fi; done
+[ "$some" = yes ] || { echo "ROWS=$rows selects none of kernels, encode, train_step, start, layouts" >&2; exit 2; }
 
 if wanted kernels; then
     for program in "$build"/kernels/bench/bench_*; do

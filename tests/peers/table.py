@@ -35,7 +35,8 @@ def table():
         if path.parts[-2] == "runs" or path.name == "kernels.json":
             continue
         for row in json.loads(path.read_text()):
-            rows.append(line(row, f"make bench ROWS={path.stem}"))
+            # The rows of a CPU's file are made together; the others each by its own command.
+            rows.append(line(row, f"make bench ROWS={path.stem}" if path.parts[-2] == "cpu" else row["command"]))
             machines.add(f"{path.parts[-2]}: {row['machine']}")
     return "\n".join(rows + ["", "Medians of the samples in `results/`, where the exact command of each row stands. " + "; ".join(sorted(machines)) + "."])
 

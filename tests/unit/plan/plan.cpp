@@ -276,6 +276,29 @@ TEST(PlanText, SaysEveryChoiceOfTheLayout) {
     }
 }
 
+// The attention kernels of a GPU take their own working memory: one element stands for the stage's.
+TEST(PlanLedger, AttentionHasNoWorkspaceOfTheStageOnAGpu) {
+    const RunConfig run = small_run({"precision.weights=bf16"}, 1);
+    const auto bytes_on = [&](Backend backend) {
+        const Decisions d = decide(run, shape_of(run), place_of(0, shape_of(run)), 64, backend);
+        return make_ledger(run, d).line("workspace.attention").bytes;
+    };
+    EXPECT_GT(bytes_on(Backend::cpu), 1024);
+    EXPECT_EQ(bytes_on(Backend::cuda), 64);  // as the arena aligns it
+}
+
+TEST(PlanText, Fp8ThatCoversNothingIsRefused) {
+    const RunConfig run =
+        small_run({"precision.weights=bf16", "numerics.linears=fp8", "model.hidden=24", "model.ffn_hidden=72"}, 1);
+    try {
+        decide_for(run);
+        FAIL() << "taken";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::usage);
+        EXPECT_NE(std::string(error.what()).find("MLP up (72 x 24: 72 and 24)"), std::string::npos) << error.what();
+    }
+}
+
 // Of 16 tokens' multiples: four layers of C x C multiplied 3 C, C, 4 C, 4 C; beside them attention and the head.
 TEST(PlanText, SaysWhatIsMadeInFp8) {
     const std::vector<std::string> fp8 = {"precision.weights=bf16", "numerics.linears=fp8", "model.hidden=32"};
@@ -290,13 +313,14 @@ TEST(PlanText, SaysWhatIsMadeInFp8) {
                               100 * fp8_share(run, d.shape))),
         std::string::npos)
         << text;
-    EXPECT_EQ(text.find("multiple of 16"), std::string::npos);
+    EXPECT_EQ(text.find("multiples of 16"), std::string::npos);
     EXPECT_TRUE(has_line(make_ledger(run, d), "workspace.fp8"));
 
     const RunConfig odd = small_run({fp8[0], fp8[1], fp8[2], "model.ffn_hidden=72"}, 1);
     const Decisions e = decide_for(odd);
     EXPECT_NEAR(fp8_share(odd, e.shape), 2 * 4.0 * 32 * 32 / (layers - 2 * 2 * 56.0 * 32 + attention + head), 1e-12);
-    EXPECT_NE(fp8_text(odd, e.shape).find("multiple of 16: MLP up (72 x 32), MLP down (32 x 72)"), std::string::npos)
+    EXPECT_NE(fp8_text(odd, e.shape).find("multiples of 16 alone: MLP up (72 x 32: 72), MLP down (32 x 72: 72)"),
+              std::string::npos)
         << fp8_text(odd, e.shape);
     EXPECT_EQ(fp8_share(run, decide_for(small_run({}, 1)).shape), 0);
 }
