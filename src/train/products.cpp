@@ -114,8 +114,7 @@ void warn_of_other_library(const std::string& saved, const std::string& key) {
     if (!keys.empty() && std::find(keys.begin(), keys.end(), key) == keys.end()) {
         log_warning(
             "products: the checkpoint was trained with {}, this is {}: algorithms are chosen anew, so this run is not "
-            "bit "
-            "for bit the one that would have gone on there",
+            "bit for bit the one that would have gone on there",
             fmt::join(keys, " and "), key);
     }
 }

@@ -24,7 +24,7 @@ def line(row, bench):
     if extra.get("exit"):
         limit += f" (ended with exit {extra['exit']})"
     peer = f"{row['ratio_to_peer']:.2f}x {row['peer_name']}" if row.get("ratio_to_peer") else ""
-    return f"| {row['name']} | {number(row['value'], row['unit'])} | {limit} | {peer} | `{row['command'] if row['command'].startswith('make ') else bench}` | {row['date'][:10]} {row['commit'][:7]} |"
+    return f"| {row['name']} | {number(row['value'], row['unit'])} | {limit} | {peer} | `{row['command'] if row['command'].startswith('make ') else bench}` | {row['date'][:10]} {row['commit'][:7]}{'-dirty' if row['commit'].endswith('-dirty') else ''} |"
 
 
 def table():
