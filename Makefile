@@ -39,7 +39,7 @@ lint: setup ## clang-format, clang-tidy (.cpp/.h), include order, file and funct
 	@BUILD=$(BUILD)/test JOBS=$(JOBS) tests/structure/lint.sh
 
 format: setup ## apply clang-format
-	@git ls-files '*.h' '*.cpp' '*.cu' | xargs clang-format -i
+	@git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' | xargs clang-format -i
 
 gpu-test: needs-gpu setup ## build with CUDA and run every test that needs a GPU (PARTS=regex); writes results/gpu/tests.json
 	@$(CMAKE) -B $(BUILD)/gpu -DOGROM_TESTS=ON -DOGROM_BENCH=ON -DOGROM_CUDA=ON

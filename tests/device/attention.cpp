@@ -1,7 +1,7 @@
 // Attention on the device against the double reference: each kernel, at odd sizes and strides, poisoned outputs.
 #include "kernels/cuda/attention.h"
 
-#include "tests/device/attention_support.h"
+#include "tests/device/attention_support.cuh"
 
 namespace ogrom::device_test {
 namespace {

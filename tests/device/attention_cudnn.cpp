@@ -1,7 +1,7 @@
 // Attention by cuDNN to the contract of kernels/ops/attention.h, and the choice between it and our own.
 #include "kernels/cuda/attention.h"
 
-#include "tests/device/attention_support.h"
+#include "tests/device/attention_support.cuh"
 
 namespace ogrom::device_test {
 namespace {

@@ -1,10 +1,10 @@
-// Attention past 2^31 elements of each array and 2^32 of the packed q|k|v rows (tests/device/large.h), every kernel,
+// Attention past 2^31 elements of each array and 2^32 of the packed q|k|v rows (tests/device/large.cuh), every kernel,
 // forward and backward. Samples repeat with a period: the last ones must be the first ones again, bit for bit for our
 // own kernels, which are repeatable.
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/scratch.h"
 
-#include "tests/device/large.h"
+#include "tests/device/large.cuh"
 
 namespace ogrom::device_test {
 namespace {

@@ -1,5 +1,5 @@
 // What attention on the device promises beside its values: a NaN shows, bits repeat when the device is full.
-#include "tests/device/attention_support.h"
+#include "tests/device/attention_support.cuh"
 
 namespace ogrom::device_test {
 namespace {

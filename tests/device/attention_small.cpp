@@ -1,6 +1,6 @@
 // Each attention kernel once at a size that compute-sanitizer's racecheck gets through (tests/device/sanitize.sh): more
 // than one tile of queries and of keys, one head, against the reference.
-#include "tests/device/attention_support.h"
+#include "tests/device/attention_support.cuh"
 
 namespace ogrom::device_test {
 namespace {

@@ -1,11 +1,11 @@
-// Flat operations past 2^32 elements (tests/device/large.h).
+// Flat operations past 2^32 elements (tests/device/large.cuh).
 #include "kernels/common/exact_sum.h"
 #include "kernels/ops/flat.h"
 #include "kernels/ops/gelu.h"
 #include "kernels/ops/norm.h"
 #include "kernels/ops/optimizer.h"
 
-#include "tests/device/large.h"
+#include "tests/device/large.cuh"
 
 namespace ogrom::device_test {
 namespace {

@@ -1,9 +1,9 @@
-// Products whose matrices pass 2^32 elements, in bf16 (tests/device/large.h): as result, as left and as transposed
+// Products whose matrices pass 2^32 elements, in bf16 (tests/device/large.cuh): as result, as left and as transposed
 // factor. The wanted numbers are sums in double over the first period.
 #include "kernels/ops/linear.h"
 #include "kernels/ops/matmul.h"
 
-#include "tests/device/large.h"
+#include "tests/device/large.cuh"
 
 namespace ogrom::device_test {
 namespace {

@@ -1,4 +1,4 @@
-// Row operations past 2^32 elements (tests/device/large.h): embedding, norms, residual, bias sums, cross-entropy. 1032
+// Row operations past 2^32 elements (tests/device/large.cuh): embedding, norms, residual, bias sums, cross-entropy. 1032
 // columns take the 16-byte paths, 1027 the others.
 #include "kernels/ops/cross_entropy.h"
 #include "kernels/ops/embedding.h"
@@ -7,7 +7,7 @@
 #include "kernels/ops/matmul.h"
 #include "kernels/ops/residual_norm.h"
 
-#include "tests/device/large.h"
+#include "tests/device/large.cuh"
 
 namespace ogrom::device_test {
 namespace {

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=${BUILD:-build/test}
 status=0
-mapfile -t sources < <(git ls-files '*.h' '*.cpp' '*.cu')
+mapfile -t sources < <(git ls-files '*.h' '*.cpp' '*.cu' '*.cuh')
 clang-format --dry-run -Werror "${sources[@]}" || { echo "lint: run make format"; status=1; }
 SOURCE=. bash tests/structure/includes.sh || status=1
 SOURCE=. bash tests/structure/scripts.sh || status=1
