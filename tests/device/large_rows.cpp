@@ -1,5 +1,5 @@
-// Row operations past 2^32 elements (tests/device/large.cuh): embedding, norms, residual, bias sums, cross-entropy. 1032
-// columns take the 16-byte paths, 1027 the others.
+// Row operations past 2^32 elements (tests/device/large.cuh): embedding, norms, residual, bias sums, cross-entropy.
+// 1032 columns take the 16-byte paths, 1027 the others.
 #include "kernels/ops/cross_entropy.h"
 #include "kernels/ops/embedding.h"
 #include "kernels/ops/gelu.h"
