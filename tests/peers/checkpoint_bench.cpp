@@ -1,6 +1,6 @@
 // Rates of a checkpoint's save and load beside plain writes and reads of as many bytes on the same file system, in turn
-// in one run. Ranks hold equal flat shares of a GPT's weights and two moments (fp32), as ZeRO 3 does; the total does not
-// change with the ranks. A save counts from its call to its return: layout of the files, hashes, fsync of files and
+// in one run. Ranks hold equal flat shares of a GPT's weights and two moments (fp32), as ZeRO 3 does; the total does
+// not change with the ranks. A save counts from its call to its return: layout of the files, hashes, fsync of files and
 // folders, manifest, rename, `latest`. A load counts the check of every hash, the reads and the weight hash. Reads are
 // cold: the files leave the page cache before each.
 //   bench_checkpoint FOLDER MODEL [SAMPLES]     MODEL: 124m | 1558m; prints rows as JSON
@@ -181,7 +181,8 @@ std::vector<double> rates(const std::vector<double>& seconds, double bytes) {
     return list;
 }
 
-Json rows(Session& session, const std::string& command, const std::string& folder, const std::string& name, int samples) {
+Json rows(Session& session, const std::string& command, const std::string& folder, const std::string& name,
+          int samples) {
     Contest contest(session, folder, model_of(name));
     const auto written = in_turn({[&] { return contest.save(); }, [&] { return contest.raw_write(); }}, samples);
     const auto read = in_turn({[&] { return contest.load(); }, [&] { return contest.raw_read(); }}, samples);
@@ -189,7 +190,8 @@ Json rows(Session& session, const std::string& command, const std::string& folde
     const auto add = [&](const char* what, const std::vector<std::vector<double>>& times) {
         const std::vector<double> ours = rates(times[0], contest.bytes()), raw = rates(times[1], contest.bytes());
         Row row;
-        row.name = fmt::format("checkpoint {}, {}, {} rank{}", what, name, session.size(), session.size() == 1 ? "" : "s");
+        row.name =
+            fmt::format("checkpoint {}, {}, {} rank{}", what, name, session.size(), session.size() == 1 ? "" : "s");
         row.unit = "GB/s";
         row.better = Better::higher;
         row.samples = ours;
