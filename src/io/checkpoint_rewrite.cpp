@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "kernels/common/fault.h"
@@ -177,6 +178,20 @@ void verify(const CheckpointReader& source, const std::string& folder) {
                         source.folder(), hash, source.header().weight_hash));
 }
 
+// What a run recorded of the steps after the save (not in the manifest, since it is written later): it is of the state,
+// not of the parts.
+void copy_trace(const std::string& from, const Disk& disk, const std::string& to) {
+    constexpr const char* trace_name = "trace.json";
+    constexpr i64 longest = i64{64} << 20;
+    const std::string path = join_path(from, trace_name);
+    if (file_surely_exists(path)) {
+        const std::string text = read_file(path, longest);
+        DurableFile file(disk, join_path(to, trace_name));
+        file.append(std::as_bytes(std::span(text)));
+        file.finish();
+    }
+}
+
 }  // namespace
 
 RewriteReport rewrite_checkpoint(const std::string& checkpoint, const std::string& out, int writers, Kept kept) {
@@ -196,6 +211,9 @@ RewriteReport rewrite_checkpoint(const std::string& checkpoint, const std::strin
     folder.require_room(rewrite.bytes());
     const Manifest manifest = rewrite.write(disk, folder.path());
     verify(source, folder.path());
+    if (kept == Kept::everything) {
+        copy_trace(source.folder(), disk, folder.path());
+    }
     folder.commit();
     RewriteReport report{source.header().step, static_cast<i64>(source.groups().size()), rewrite.elements(),
                          static_cast<i64>(manifest.files.size()), 0};

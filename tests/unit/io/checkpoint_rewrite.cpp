@@ -97,6 +97,17 @@ TEST(CheckpointRewrite, WeightsOnlyLeavesTheRestOfTheStateOut) {
     EXPECT_NE(fault.find("missing: /moment1 (all tensors)"), std::string::npos) << fault;
 }
 
+// The record of the steps after the save is of the state, whatever the parts; it goes with the whole state alone.
+TEST(CheckpointRewrite, TheTraceBesideACheckpointGoesAlong) {
+    const Folder folder;
+    const std::string source = test::save_small<float>(folder.path("run"), 4, 2);
+    write_file_atomic(source + "/trace.json", "{\"steps\": []}\n");
+    rewrite_checkpoint(source, folder.path("out"), 1, Kept::everything);
+    EXPECT_EQ(file_bytes(folder.path("out/trace.json")), "{\"steps\": []}\n");
+    rewrite_checkpoint(source, folder.path("weights"), 1, Kept::weights);
+    EXPECT_FALSE(file_exists(folder.path("weights/trace.json")));
+}
+
 TEST(CheckpointRewrite, WhatIsRefusedLeavesNothing) {
     const Folder folder;
     const std::string source = test::save_small<float>(folder.path("run"), 4, 2);
