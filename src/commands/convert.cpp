@@ -24,7 +24,8 @@ void add_convert(CLI::App& app, Invocation& chosen) {
     command
         ->add_option("--to", *to,
                      "ogrom: a checkpoint of --writers part files, bit for bit the same; onnx: a model for ONNX "
-                     "Runtime, weights in fp32 beside it. Either takes at most 256 MiB of host memory for any model")
+                     "Runtime, weights in fp32 beside it. Host memory stays below 256 MiB whatever the size of the "
+                     "model (ten thousands of parts take more)")
         ->required()
         ->transform(one_of<Format>({{"ogrom", Format::ogrom}, {"onnx", Format::onnx}}));
     command->add_option("--out", options->out, "the folder to make; there must be none of this name, or an empty one")
