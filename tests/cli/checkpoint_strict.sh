@@ -19,39 +19,51 @@ resume() {
     [ "$1" -lt 4 ] || layout=(--set parallel.tensor=2 --set parallel.pipeline=2)
     launch "$1" "$OGROM" train run.toml --set run.output=edited "${layout[@]}" --set "checkpoint.strict=$2" --resume
 }
-# edited EDIT... -- LINE...: each LINE must be said, under strict and not
-edited() {
-    local words=() line ranks
-    while [ "$1" != -- ]; do words+=("$1"); shift; done
+# listed RANKS LINE...: strict stops with these lines, not strict goes on and says each once, and no other
+listed() {
+    local ranks=$1 line
     shift
-    for ranks in 1 4; do
-        rm -rf edited && cp -r whole edited
-        edit edited/checkpoints/step-00000004 "${words[@]}"
-        expect_exit 4 resume "$ranks" true
-        for line in "$@"; do expect_text "^  $line\$"; done
-        expect_text 'checkpoint.h5: [0-9]+ tensors do not match this run'
-        [ ! -e edited/checkpoints/step-00000006 ] || fail "it trained"
-        expect_exit 0 resume "$ranks" false
-        for line in "$@"; do
-            [ "$(grep -cE "resume: $line\$" said)" -eq 1 ] || { cat said; fail "not said once: $line"; }
-        done
-        [ "$(grep -cE 'resume: (missing|unexpected|does not fit): ' said)" -eq $# ] || { cat said; fail "another list"; }
-        expect_exit 0 "$OGROM" inspect edited --verify
+    expect_exit 4 resume "$ranks" true
+    for line in "$@"; do expect_text "^  $line\$"; done
+    expect_text 'checkpoint.h5: [0-9]+ tensors do not match this run'
+    [ ! -e edited/checkpoints/step-00000006 ] || fail "it trained"
+    expect_exit 0 resume "$ranks" false
+    for line in "$@"; do
+        [ "$(grep -cE "resume: $line\$" said)" -eq 1 ] || { cat said; fail "not said once: $line"; }
     done
+    [ "$(grep -cE 'resume: (missing|unexpected|does not fit): ' said)" -eq $# ] || { cat said; fail "another list"; }
+    expect_exit 0 "$OGROM" inspect edited --verify
 }
 
-edited rename /weights/final_norm.bias /weights/final_norm.beta -- \
-    'missing: /weights/final_norm.bias' 'unexpected: /weights/final_norm.beta'
-edited delete /moment2/block.1.mlp.up.bias -- 'missing: /moment2/block.1.mlp.up.bias'
-edited shape /weights/block.0.norm1.weight 33 -- \
+# Each edit alone on one rank, all of them together on four.
+edits=('rename /weights/final_norm.bias /weights/final_norm.beta' 'delete /moment2/block.1.mlp.up.bias'
+    'shape /weights/block.0.norm1.weight 33' 'type /weights/block.1.norm1.weight 32' 'group /moment3'
+    'shape /moment1/extra.weight 3')
+lines=('missing: /weights/final_norm.bias' 'unexpected: /weights/final_norm.beta' 'missing: /moment2/block.1.mlp.up.bias'
     'does not fit: /weights/block.0.norm1.weight: shape \[33\] in the checkpoint, \[32\] in the model'
-edited type /weights/block.0.norm1.weight 32 -- \
-    'does not fit: /weights/block.0.norm1.weight: type fp64 in the checkpoint, fp32 in the run'
-edited group /moment3 -- 'unexpected: /moment3'
-edited shape /moment1/extra.weight 3 -- 'unexpected: /moment1/extra.weight'
+    'does not fit: /weights/block.1.norm1.weight: type fp64 in the checkpoint, fp32 in the run'
+    'unexpected: /moment3' 'unexpected: /moment1/extra.weight')
+fresh() { rm -rf edited && cp -r whole edited; }
+# change WORDS: an edit as one text
+change() {
+    local words
+    read -ra words <<< "$1"
+    edit edited/checkpoints/step-00000004 "${words[@]}"
+}
+fresh
+change "${edits[0]}"
+listed 1 "${lines[@]:0:2}"
+for i in 1 2 3 4 5; do
+    fresh
+    change "${edits[$i]}"
+    listed 1 "${lines[$((i + 1))]}"
+done
+fresh
+for words in "${edits[@]}"; do change "$words"; done
+listed 4 "${lines[@]}"
 # What is unknown was left out and nothing else: under the same layout the end is that of the run that never stopped.
-rm -rf edited && cp -r whole edited
-edit edited/checkpoints/step-00000004 shape /moment1/extra.weight 3
+fresh
+change "${edits[5]}"
 expect_exit 0 resume 2 false
 expect_exit 0 "$OGROM" inspect straight --diff edited
 # Of another model: refused by the keys that differ, whatever checkpoint.strict says.
