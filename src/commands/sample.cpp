@@ -12,9 +12,9 @@
 #include "src/base/log.h"
 #include "src/commands/arguments.h"
 #include "src/commands/commands.h"
+#include "src/commands/sample_logits.h"
+#include "src/commands/whole_model.h"
 #include "src/data/tokenizer.h"
-#include "src/io/checkpoint.h"
-#include "src/io/checkpoint_type.h"
 #include "src/model/sampling.h"
 
 namespace ogrom {
@@ -22,6 +22,7 @@ namespace {
 
 struct SampleOptions {
     std::string checkpoint, prompt, tokenizer;
+    std::string ids, logits;  // evaluation of given ids instead of a text
     i64 tokens = 100;
     SamplingOptions sampling{.temperature = 0.8};
     bool json = false;
@@ -77,16 +78,10 @@ std::vector<bool> drawable(const Tokenizer& tokenizer, i64 vocab) {
 }
 
 template <class T>
-Sampled generate(const SampleOptions& options, const Tokenizer& tokenizer, const ModelConfig& model) {
-    const ParameterTable table = make_parameters(model, dtype_of<T>());
-    const StageSpan whole{.first_layer = 0, .last_layer = model.layers};
-    const ParameterLayout layout(table, whole);
-    std::vector<T> weights(static_cast<std::size_t>(layout.size()));
-    const std::unique_ptr<Communicator> alone = make_single_communicator();
-    std::vector<std::string> skipped;
-    load_checkpoint<T>(*alone, options.checkpoint, layout, {weights, {}, {}}, true, skipped);
-
-    Generator<T> generator(model, layout, weights, host_threads());
+Sampled generate(const SampleOptions& options, const Tokenizer& tokenizer) {
+    const WholeModel<T> whole(options.checkpoint);
+    const ModelConfig& model = whole.model;
+    Generator<T> generator(model, whole.layout, whole.weights, host_threads());
     Continuation<T> text(generator, model.sequence, encode_prompt(tokenizer, options.prompt));
     if (text.dropped() > 0) {
         log_warning("the prompt is {} tokens longer than the model's sequence of {}: only its end is used",
@@ -145,17 +140,16 @@ void print_json(const SampleOptions& options, const CheckpointHeader& header, co
 }
 
 int run_sample(const SampleOptions& options) {
+    if (!options.logits.empty()) {
+        return write_logits(options.checkpoint, options.ids, options.logits);
+    }
     check(options.sampling);
     require(options.tokens >= 1, ExitCode::usage,
             fmt::format("--tokens {} is out of range: 1 or above", options.tokens));
     const CheckpointHeader header = read_header(options.checkpoint);
-    const ModelConfig model = read_model(options.checkpoint);
     const Tokenizer tokenizer = load_tokenizer(options, header);
-    const Dtype type = read_weight_type(options.checkpoint);
-    require(type == Dtype::fp32 || type == Dtype::fp64, ExitCode::usage,
-            fmt::format("{}: weights in {}; sampling is built for fp32 and fp64", options.checkpoint, name_of(type)));
     const Sampled sampled =
-        type == Dtype::fp64 ? generate<double>(options, tokenizer, model) : generate<float>(options, tokenizer, model);
+        with_weight_type(options.checkpoint, [&](auto value) { return generate<decltype(value)>(options, tokenizer); });
     if (options.json) {
         print_json(options, header, sampled);
     } else {
@@ -190,6 +184,16 @@ void add_sample(CLI::App& app, Invocation& chosen) {
     command->add_option("--tokenizer", options->tokenizer,
                         "tokenizer file or folder, or \"byte\"; else where it was when the run was trained");
     command->add_flag("--json", options->json, "one JSON object with text and token ids");
+    CLI::Option* const ids = command->add_option(
+        "--ids", options->ids, "token ids with commas between them, for --logits; no text is generated");
+    CLI::Option* const logits = command->add_option(
+        "--logits", options->logits,
+        "write the logits after each of --ids to this file: little-endian fp32 [number of ids, vocab]");
+    ids->needs(logits);
+    logits->needs(ids);
+    for (const char* other : {"--prompt", "--tokens", "--temperature", "--top-k", "--top-p", "--seed", "--json"}) {
+        logits->excludes(command->get_option(other));
+    }
     command->footer("Example: ogrom sample results/runs/demo --prompt \"It was\" --tokens 200 --temperature 0.8");
     command->callback([options, &chosen] {
         chosen.needs_session = false;

@@ -74,15 +74,6 @@ void read_slab(hid_t dataset, const std::string& file, const std::string& item, 
     }
 }
 
-void read_piece(hid_t dataset, const std::string& file, const std::string& item, const Parameter& tensor,
-                const TensorPiece& piece, Dtype type, std::byte* to) {
-    std::vector<hsize_t> start = {static_cast<hsize_t>(piece.row), static_cast<hsize_t>(piece.col)};
-    std::vector<hsize_t> count = {static_cast<hsize_t>(piece.rows), static_cast<hsize_t>(piece.cols)};
-    start.resize(tensor.shape.size());
-    count.resize(tensor.shape.size());
-    read_slab(dataset, file, item, std::move(start), std::move(count), type, to);
-}
-
 // Padding of the tensors that are read is zero.
 void clear_padding(const ParameterLayout& layout, const HeldRange<std::byte>& range, const std::vector<bool>& usable,
                    i64 width) {
@@ -214,6 +205,15 @@ LoadResult load_state(const std::string& folder, const Manifest& manifest, const
 void read_dataset(hid_t dataset, const std::string& file, const std::string& item, Dtype type, std::byte* to) {
     const std::vector<i64> shape = h5::shape(dataset, file, item);
     read_slab(dataset, file, item, std::vector<hsize_t>(shape.size()), {shape.begin(), shape.end()}, type, to);
+}
+
+void read_piece(hid_t dataset, const std::string& file, const std::string& item, const Parameter& tensor,
+                const TensorPiece& piece, Dtype type, std::byte* to) {
+    std::vector<hsize_t> start = {static_cast<hsize_t>(piece.row), static_cast<hsize_t>(piece.col)};
+    std::vector<hsize_t> count = {static_cast<hsize_t>(piece.rows), static_cast<hsize_t>(piece.cols)};
+    start.resize(tensor.shape.size());
+    count.resize(tensor.shape.size());
+    read_slab(dataset, file, item, std::move(start), std::move(count), type, to);
 }
 
 std::string damage_of(Communicator& world, const std::string& checkpoint) {

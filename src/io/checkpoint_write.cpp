@@ -33,28 +33,6 @@ void place(std::vector<Placed>& placed, const Placed& piece) {
     placed.push_back(piece);
 }
 
-// Writes the image front to back with the placed bytes where they belong; `placed` ascending, not overlapping.
-FileRecord write_image(const Disk& disk, const std::string& path, const h5::Image& image,
-                       const std::vector<Placed>& placed) {
-    DurableFile file(disk, path);
-    std::vector<std::byte> buffer(std::size_t{1} << 20);
-    const auto from_image = [&](i64 end) {
-        while (file.position() < end) {
-            const auto part = std::span(buffer).first(
-                static_cast<std::size_t>(std::min<i64>(end - file.position(), static_cast<i64>(buffer.size()))));
-            image.fetch(static_cast<u64>(file.position()), part.data(), part.size());
-            file.append(part);
-        }
-    };
-    for (const Placed& piece : placed) {
-        from_image(piece.offset);
-        OGROM_ASSERT(file.position() == piece.offset);
-        file.append(piece.bytes);
-    }
-    from_image(image.size());
-    return file.finish();
-}
-
 h5::Properties virtual_creation(Dtype type, const std::string& file) {
     h5::Properties creation(h5::check(H5Pcreate(H5P_DATASET_CREATE), file, "virtual dataset"));
     h5::check_status(H5Pset_layout(creation.get(), H5D_VIRTUAL), file, "virtual dataset");
@@ -251,8 +229,34 @@ i64 PlannedFile::bytes() const {
     return image->size();
 }
 
+FileRecord write_around(const Disk& disk, const std::string& path, const h5::Image& image, std::span<const i64> offsets,
+                        const std::function<void(std::size_t stretch, DurableFile& file)>& append) {
+    DurableFile file(disk, path);
+    std::vector<std::byte> buffer(std::size_t{1} << 20);
+    const auto from_image = [&](i64 end) {
+        while (file.position() < end) {
+            const auto part = std::span(buffer).first(
+                static_cast<std::size_t>(std::min<i64>(end - file.position(), static_cast<i64>(buffer.size()))));
+            image.fetch(static_cast<u64>(file.position()), part.data(), part.size());
+            file.append(part);
+        }
+    };
+    for (std::size_t stretch = 0; stretch < offsets.size(); ++stretch) {
+        from_image(offsets[stretch]);
+        OGROM_ASSERT(file.position() == offsets[stretch]);
+        append(stretch, file);
+    }
+    from_image(image.size());
+    return file.finish();
+}
+
 FileRecord write_file(const Disk& disk, const std::string& folder, const PlannedFile& file) {
-    return write_image(disk, join_path(folder, file.name), *file.image, file.placed);
+    std::vector<i64> offsets;
+    for (const Placed& piece : file.placed) {
+        offsets.push_back(piece.offset);
+    }
+    return write_around(disk, join_path(folder, file.name), *file.image, offsets,
+                        [&](std::size_t piece, DurableFile& out) { out.append(file.placed[piece].bytes); });
 }
 
 void write_manifest(const Disk& disk, const std::string& folder, const Manifest& manifest) {

@@ -1,5 +1,6 @@
 // The steps of a save, without a communicator: io/checkpoint_save puts them in order over the ranks.
 #pragma once
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -52,6 +53,9 @@ PlannedFile lay_out_part(const Part& part, int writer);
 // checkpoint.h5: header, model, and every tensor whole as a virtual dataset over the parts (fill value NaN).
 PlannedFile lay_out_master(const Placement& placement, Dtype type, const CheckpointHeader& header,
                            const ModelConfig& model);
+// Writes the image front to back, hashed; at each of `offsets` (ascending) `append` puts the bytes that HDF5 reserved.
+FileRecord write_around(const Disk& disk, const std::string& path, const h5::Image& image, std::span<const i64> offsets,
+                        const std::function<void(std::size_t stretch, DurableFile& file)>& append);
 FileRecord write_file(const Disk& disk, const std::string& folder, const PlannedFile& file);
 
 void write_manifest(const Disk& disk, const std::string& folder, const Manifest& manifest);

@@ -86,8 +86,14 @@ void resume_from(Engine<T>& engine, const CheckpointHeader& header, const SavedT
     load_checkpoint<GradientOf<T>>(engine.world, checkpoint, engine.layout, wanted, engine.run.checkpoint.strict,
                                    left_out, Hashes::were_checked);
     engine.adopt_loaded();
-    for (const std::string& line : left_out) {
-        log_warning("resume: {}", line);
+    if (!left_out.empty() && engine.world.rank() == 0) {  // the same list on every rank
+        log_warning(
+            "resume: checkpoint.strict = false: {} tensors or groups were not loaded; the run goes on with the "
+            "initial values where the checkpoint had none that fit",
+            left_out.size());
+        for (const std::string& line : left_out) {
+            log_warning("resume: {}", line);
+        }
     }
     const auto kernels = header.extra.find(kernels_key);
     if (kernels != header.extra.end() && kernels->second != kernel_choice(texts.gpu) && engine.world.rank() == 0) {

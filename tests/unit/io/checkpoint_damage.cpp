@@ -9,7 +9,6 @@
 #include "src/base/file.h"
 #include "src/io/checkpoint_folder.h"
 #include "src/io/hdf5.h"
-#include "src/io/io_thread.h"
 #include "src/io/manifest.h"
 
 #include "tests/unit/io/support.h"
@@ -18,6 +17,7 @@ namespace ogrom {
 namespace {
 
 namespace fs = std::filesystem;
+using test::edit_master;
 using test::Folder;
 using test::SmallState;
 
@@ -40,17 +40,6 @@ void flip(const std::string& path, i64 offset) {
 
 void expect_in(const std::string& text, const std::string& part) {
     EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in: " << text;
-}
-
-// Edits the master as an outsider with HDF5 would, then makes the manifest agree: only the tensors can tell.
-void edit_master(const std::string& step, const std::function<void(hid_t)>& edit) {
-    const std::string path = step + "/checkpoint.h5";
-    on_io_thread([&] {
-        h5::prepare();
-        const h5::File file(h5::check(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), path, "edit"));
-        edit(file.get());
-    });
-    write_file_atomic(step + "/manifest.json", to_text(test::scan_manifest(step)));
 }
 
 void put_dataset(hid_t file, const std::string& path, std::vector<hsize_t> shape, Dtype type) {

@@ -9,6 +9,7 @@
 
 #include "src/base/error.h"
 #include "src/io/checkpoint_folder.h"
+#include "src/io/io_thread.h"
 
 namespace ogrom::test {
 
@@ -204,6 +205,16 @@ Manifest scan_manifest(const std::string& step) {
         }
     }
     return manifest;
+}
+
+void edit_master(const std::string& step, const std::function<void(hid_t)>& edit) {
+    const std::string path = step + "/checkpoint.h5";
+    on_io_thread([&] {
+        h5::prepare();
+        const h5::File file(h5::check(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), path, "edit"));
+        edit(file.get());
+    });
+    write_file_atomic(step + "/manifest.json", to_text(scan_manifest(step)));
 }
 
 std::string fault_text(const std::function<void()>& body) {

@@ -10,6 +10,7 @@
 #include "src/comm/communicator.h"
 #include "src/io/checkpoint.h"
 #include "src/io/durable.h"
+#include "src/io/hdf5.h"
 
 namespace ogrom::test {
 
@@ -60,6 +61,10 @@ std::string save_small(const std::string& directory, i64 step, int writers, i64 
 
 // A manifest of the files of a step folder as they are now (after an edit).
 Manifest scan_manifest(const std::string& step);
+
+// Edits the master as an outsider with HDF5 would (`edit` gets the open file), then makes the manifest agree: only the
+// tensors can tell.
+void edit_master(const std::string& step, const std::function<void(hid_t file)>& edit);
 
 // Text of the Error that `body` throws; empty when none.
 std::string fault_text(const std::function<void()>& body);
