@@ -72,6 +72,7 @@ public:
     // Whether some record wants the step that ends with `step` steps done.
     [[nodiscard]] bool wants(i64 step) const;
     void add(const ReplayRow& row);
+    [[nodiscard]] const ReplayConditions& conditions() const { return conditions_; }
 
 private:
     struct Open {

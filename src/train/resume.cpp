@@ -43,7 +43,7 @@ CheckpointHeader make_header(const Engine<T>& engine, const Sampler& sampler, co
                              double best_valid_loss) {
     CheckpointHeader header;
     header.step = engine.step;
-    header.cursor = sampler.cursor(engine.step * engine.run.train.global_batch);
+    header.cursor = sampler.cursor(engine.samples_read());
     header.seed = engine.run.train.seed;
     header.tokenizer = texts.tokenizer;
     header.tokenizer_path = texts.tokenizer_path;
@@ -97,6 +97,7 @@ void resume_from(Engine<T>& engine, const CheckpointHeader& header, const SavedT
             kernels->second, kernel_choice(texts.gpu));
     }
     engine.step = engine.resumed_at = header.step;
+    engine.samples_before = header.cursor.total_samples;
     engine.skipped = header.skipped_steps;
     engine.scaling.load(header.extra);
     const auto consecutive = header.extra.find(consecutive_key);
