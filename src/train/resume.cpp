@@ -18,7 +18,9 @@ constexpr const char* kernels_key = "kernels";
 void check_fits(const CheckpointHeader& header, const RunConfig& run, const Sampler& sampler, const SavedTexts& texts,
                 const std::string& checkpoint, int rank) {
     std::vector<std::string> refused;
+    bool other_order = false;
     for (const ResumeChange& change : resume_changes(header.run_toml, run)) {
+        other_order = other_order || change.key == "data.seed";
         if (!change.allowed) {
             refused.push_back(change.text);
         } else if (rank == 0) {
@@ -33,7 +35,11 @@ void check_fits(const CheckpointHeader& header, const RunConfig& run, const Samp
         fail(ExitCode::checkpoint, fmt::format("{} was trained with tokenizer {}, the token set {} was made by {}",
                                                checkpoint, header.tokenizer, run.data.train, texts.tokenizer));
     }
-    sampler.check(header.cursor);
+    Cursor position = header.cursor;
+    if (other_order) {  // by permission: the count of samples goes on in the order of the new seed
+        position.seed = run.data.seed;
+    }
+    sampler.check(position);
 }
 
 }  // namespace

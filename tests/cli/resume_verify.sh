@@ -75,6 +75,11 @@ expect_exit 4 verify --resume=other/checkpoints/step-00000008
 expect_text 'trace.json: is of a checkpoint with the weight hash [0-9a-f]{16}, this one has'
 # inspect reads such checkpoints as ever; no record where none is wanted.
 expect_exit 0 "$OGROM" inspect out/checkpoints/step-00000004 --verify
+expect_text '^  recorded_steps +5 to 7 '
+expect_exit 0 "$OGROM" inspect out/checkpoints/step-00000012
+expect_text '^  recorded_steps +none$'
+expect_exit 0 "$OGROM" inspect short/checkpoints/step-00000004 --verify
+expect_text '^  recorded_steps .*trace.json: '
 expect_exit 0 launch 2 "$OGROM" train run.toml --set run.output=none --set checkpoint.trace_steps=0
 [ -z "$(find none -name trace.json)" ] || fail "a record with checkpoint.trace_steps = 0"
 # A resumed run goes on beside the record of the first.
