@@ -16,6 +16,7 @@
 #include "src/io/describe.h"
 #include "src/io/manifest.h"
 #include "src/io/metrics.h"
+#include "src/io/replay_trace.h"
 
 namespace ogrom {
 
@@ -86,6 +87,20 @@ std::string object_text(const ordered_json& object) {
     return text;
 }
 
+// What `train --resume-verify` can make again; a damaged record is no fault of the checkpoint.
+std::string recorded_steps(const std::string& folder) {
+    try {
+        const std::optional<std::string> text = read_replay_text(folder);
+        if (!text) {
+            return "none";
+        }
+        const std::vector<ReplayRow> rows = parse_replay(*text, join_path(folder, replay_trace_name)).rows;
+        return fmt::format("{} to {} (train --resume-verify)", rows.front().step, rows.back().step);
+    } catch (const Error& error) {
+        return error.what();
+    }
+}
+
 int inspect_checkpoint(const InspectOptions& options) {
     const std::string folder = resolve_checkpoint(options.path);
     if (options.verify) {
@@ -120,6 +135,7 @@ int inspect_checkpoint(const InspectOptions& options) {
                          {"complete", incomplete.empty() ? "yes" : incomplete},
                          {"verified", options.verify ? "manifest and weight hash agree" : "no (--verify)"},
                          {"bytes", bytes}};
+    root["recorded_steps"] = recorded_steps(folder);
     root["best_valid_loss"] = std::isfinite(header.best_valid_loss) ? ordered_json(header.best_valid_loss) : nullptr;
     for (const auto& [name, value] : header.extra) {
         root["extra." + name] = value;

@@ -2,12 +2,14 @@
 // Next: commands/run_file.cpp, config/parse.cpp, comm/mesh.cpp, train/trainer.cpp.
 #include <cstdio>
 #include <filesystem>
+#include <fmt/format.h>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "src/base/log.h"
+#include "src/base/text.h"
 #include "src/commands/arguments.h"
 #include "src/commands/commands.h"
 #include "src/commands/run_file.h"
@@ -26,7 +28,7 @@ struct TrainArguments {
     std::string resume;
     double time_limit_minutes = 0;
     i64 stop_after = 0;
-    bool json = false;
+    bool json = false, verify = false;
 };
 
 // The watchdog starts before the ranks are known, so its time is read first; faults of the file are reported once the
@@ -71,10 +73,38 @@ void draw_traced_schedule(const RunConfig& run, const TrainSummary& summary) {
     flush_log();
 }
 
+// On every rank the same code; rank 0 prints.
+int verify_command(const TrainArguments& arguments, const RunConfig& run, const ResumeChoice& resume,
+                   Session& session) {
+    const ReplayReport report = verify_resume(session, run, resume);
+    if (session.rank() == 0) {
+        flush_log();
+        std::printf("%s\n", (arguments.json ? report_json(report) : trim(report_text(report))).c_str());
+    }
+    return static_cast<int>(report.code());
+}
+
+// What only a run that trains can do.
+void require_alone(const CLI::App& command) {
+    require(command.get_option("--resume")->count() > 0, ExitCode::usage,
+            "--resume-verify: needs a checkpoint; would be right: --resume --resume-verify, or --resume=PATH");
+    for (const char* name : {"--init-from", "--time-limit", "--stop-after"}) {
+        const CLI::Option* const other = command.get_option_no_throw(name);
+        require(other == nullptr || other->count() == 0, ExitCode::usage,
+                fmt::format("--resume-verify: makes the recorded steps again and ends, {} says nothing there; would be "
+                            "right: without it",
+                            name));
+    }
+}
+
 int train_command(const TrainArguments& arguments, const ResumeChoice& resume, Session& session) {
     const RunConfig run =
         resolve_run_file(arguments.run_file, arguments.overrides, session.size(), TokenSetNeed::always);
-    const TrainOptions options{resume, arguments.time_limit_minutes * 60, arguments.stop_after};
+    if (arguments.verify) {
+        return verify_command(arguments, run, resume, session);
+    }
+    const TrainOptions options{
+        .resume = resume, .time_limit_s = arguments.time_limit_minutes * 60, .stop_after_steps = arguments.stop_after};
     const TrainSummary summary = train(session, run, options);
     if (session.rank() == 0) {
         draw_chart(run);
@@ -120,8 +150,14 @@ void add_train(CLI::App& app, Invocation& chosen) {
         ->add_option("--stop-after", arguments->stop_after,
                      "steps of this process after which the run saves and ends with exit code 75")
         ->transform(whole_number(1));
+    command->add_flag("--resume-verify", arguments->verify,
+                      "with --resume: make the steps again that the run recorded after that checkpoint (trace.json), "
+                      "compare loss, gradient norm and weight hash, and end: 0 equal, 5 not; writes nothing");
     command->add_flag("--json", arguments->json, "print the summary as JSON on standard output at the end");
-    command->callback([arguments, resume, &chosen] {
+    command->callback([arguments, resume, command, &chosen] {
+        if (arguments->verify) {
+            require_alone(*command);
+        }
         const ResumeChoice choice = resume->count() > 0 ? parse_resume(arguments->resume) : ResumeChoice{};
         chosen.needs_session = true;
         chosen.timeout_s = timeout_of(*arguments);

@@ -97,6 +97,7 @@ struct CheckpointConfig {
     i64 keep_last = 2;
     bool strict = true;
     bool at_end = true;
+    i64 trace_steps = 3;                     // steps after a save that trace.json beside it tells of
     std::vector<std::string> allow_changed;  // keys that a resumed run may change against its checkpoint
 };
 

@@ -20,7 +20,7 @@ struct Prefetch::Impl {
 
     const Sampler* sampler = nullptr;
     i64 micro = 0, accumulation = 0, global_batch = 0, sequence = 0, dp_rank = 0;
-    i64 first_step = 0, depth = 0;
+    i64 first_step = 0, first_sample = 0, depth = 0;
     i64 wanted = 0;  // step that next() must be asked for
     double waited_s = 0;
 
@@ -41,7 +41,7 @@ std::vector<Batch> Prefetch::Impl::make(i64 step) const {
             const i64 s = offset + m * micro + row;
             batch.sample[row] = s;
             const i64 skipped = fault_active("sampler_resume_off_by_one") && first_step > 0 ? 1 : 0;
-            sampler->fill(step * global_batch + s + skipped, batch, row);
+            sampler->fill(first_sample + (step - first_step) * global_batch + s + skipped, batch, row);
         }
         batches.push_back(std::move(batch));
     }
@@ -67,7 +67,8 @@ void Prefetch::Impl::run() {
     }
 }
 
-Prefetch::Prefetch(const Sampler& sampler, const TrainConfig& train, i64 dp_rank, i64 first_step, i64 depth)
+Prefetch::Prefetch(const Sampler& sampler, const TrainConfig& train, i64 dp_rank, i64 first_step,
+                   std::optional<i64> first_sample, i64 depth)
     : impl_(std::make_unique<Impl>()) {
     OGROM_ASSERT(train.micro_batch > 0 && train.accumulation > 0 && depth > 0 && first_step >= 0);
     OGROM_ASSERT(train.global_batch % (train.micro_batch * train.accumulation) == 0);
@@ -79,6 +80,7 @@ Prefetch::Prefetch(const Sampler& sampler, const TrainConfig& train, i64 dp_rank
     impl_->sequence = train.sequence;
     impl_->dp_rank = dp_rank;
     impl_->first_step = impl_->wanted = first_step;
+    impl_->first_sample = first_sample.value_or(first_step * train.global_batch);
     impl_->depth = depth;
     impl_->thread = std::thread([this] { impl_->run(); });
 }

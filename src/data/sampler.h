@@ -8,6 +8,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,12 +61,15 @@ private:
     std::unique_ptr<Impl> impl_;
 };
 
-// Reads ahead: a thread that makes the micro-batches of the coming steps. Sample s of step k's global batch is global
-// sample k * global_batch + s; rank d of dp takes samples [d * micro * accumulation, ...), micro-batch after
-// micro-batch.
+// Reads ahead: a thread that makes the micro-batches of the coming steps. Sample s of the global batch of step k is
+// global sample first_sample + (k - first_step) * global_batch + s; rank d of dp takes samples [d * micro *
+// accumulation, ...), micro-batch after micro-batch.
 class Prefetch {
 public:
-    Prefetch(const Sampler& sampler, const TrainConfig& train, i64 dp_rank, i64 first_step, i64 depth = 2);
+    // `first_sample`: how many samples were read before first_step, first_step * global_batch where it is left out (a
+    // run whose batch was changed has read another number).
+    Prefetch(const Sampler& sampler, const TrainConfig& train, i64 dp_rank, i64 first_step,
+             std::optional<i64> first_sample = {}, i64 depth = 2);
     ~Prefetch();
     // The `accumulation` micro-batches of this rank for `step` (steps in ascending order). Rethrows the thread's Error.
     std::vector<Batch> next(i64 step);

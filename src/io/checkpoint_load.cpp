@@ -279,7 +279,7 @@ LoadReport load_checkpoint(Communicator& world, const std::string& checkpoint, c
         const u64 hash = hash_over_ranks<T>(world, layout, ranges_of<T>(wanted, "weights"));
         require(hash == header.weight_hash, ExitCode::checkpoint,
                 fmt::format("{}: the weights that were read have the hash {:016x}, those that were saved had {:016x}",
-                            folder, hash, header.weight_hash));
+                            join_path(folder, master_name), hash, header.weight_hash));
     }
     return report;
 }

@@ -18,6 +18,7 @@
 #include "src/io/hdf5_image.h"
 #include "src/io/io_thread.h"
 #include "src/io/output_folder.h"
+#include "src/io/replay_trace.h"
 
 namespace ogrom {
 namespace {
@@ -181,12 +182,11 @@ void verify(const CheckpointReader& source, const std::string& folder) {
 // What a run recorded of the steps after the save (not in the manifest, since it is written later): it is of the state,
 // not of the parts.
 void copy_trace(const std::string& from, const Disk& disk, const std::string& to) {
-    constexpr const char* trace_name = "trace.json";
     constexpr i64 longest = i64{64} << 20;
-    const std::string path = join_path(from, trace_name);
+    const std::string path = join_path(from, replay_trace_name);
     if (file_surely_exists(path)) {
         const std::string text = read_file(path, longest);
-        DurableFile file(disk, join_path(to, trace_name));
+        DurableFile file(disk, join_path(to, replay_trace_name));
         file.append(std::as_bytes(std::span(text)));
         file.finish();
     }

@@ -6,6 +6,7 @@
 #include "src/train/evaluate.h"
 
 namespace ogrom {
+namespace {
 
 void announce_data(const RunConfig& run, const Sampler& train, const Sampler* valid) {
     for (const Sampler* sampler : {&train, valid}) {
@@ -19,6 +20,21 @@ void announce_data(const RunConfig& run, const Sampler& train, const Sampler* va
     if (valid != nullptr && evaluation_samples(*valid, run.train.eval_samples) < run.train.eval_samples) {
         log_info("data: an evaluation takes all {} held-out samples; train.eval_samples = {} asks for more",
                  evaluation_samples(*valid, run.train.eval_samples), run.train.eval_samples);
+    }
+}
+
+}  // namespace
+
+void announce_plan(const PlanTold& plan, const Sampler& train, const Sampler* valid) {
+    if (plan.session.rank() != 0) {
+        return;
+    }
+    announce_data(plan.run, train, valid);
+    log_lines(plan_text(plan.run, plan.shape, plan.place.decisions, plan.place.ledger));
+    log_info("device: {} ({}); matrix products at {:.4f} TFLOP/s", plan.device.is_gpu() ? "cuda" : "cpu",
+             plan.device.reason, plan.place.matmul_rate / 1e12);
+    if (plan.device.is_gpu() && plan.session.size() > 1) {
+        log_info("transport: {}", plan.transport.reason);
     }
 }
 

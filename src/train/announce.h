@@ -1,15 +1,24 @@
-// What a run says of its data before step 1, and of a step that is not finite.
+// What a run says of its data and plan before step 1, and of a step that is not finite.
 #pragma once
 #include <string>
 
 #include "src/config/run.h"
 #include "src/data/sampler.h"
+#include "src/train/setup.h"
 #include "src/train/step.h"
 
 namespace ogrom {
 
-// `valid`: null without held-out data.
-void announce_data(const RunConfig& run, const Sampler& train, const Sampler* valid);
+// The log of rank 0; `valid`: null without held-out data.
+struct PlanTold {
+    const RunConfig& run;
+    const MeshShape& shape;
+    const Workplace& place;
+    const Device& device;
+    const TransportChoice& transport;
+    const Session& session;
+};
+void announce_plan(const PlanTold& plan, const Sampler& train, const Sampler* valid);
 
 // After the step that was skipped, as number `step`.
 std::string nonfinite_text(i64 step, const StepResult& result);

@@ -34,6 +34,8 @@ public:
     Engine& operator=(const Engine&) = delete;
 
     [[nodiscard]] i64 updates() const { return step - skipped; }  // what the bias corrections count
+    // The position in the data: a count, for a resumed run may have another global batch (B19).
+    [[nodiscard]] i64 samples_read() const { return samples_before + (step - resumed_at) * run.train.global_batch; }
     // The loss is made here, and this rank counts for its data rank in sums over
     // the world.
     [[nodiscard]] bool has_loss() const;
@@ -81,6 +83,7 @@ public:
     i64 skipped = 0;            // steps among them that made no update (non-finite)
     i64 consecutive_skips = 0;  // of the last steps; those for an overflow of fp16 do not count
     i64 resumed_at = 0;         // step at which this process took over
+    i64 samples_before = 0;     // samples that the run had read by then
 
 private:
     [[nodiscard]] std::vector<FlatRange> written_ranges() const;

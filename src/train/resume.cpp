@@ -18,7 +18,9 @@ constexpr const char* kernels_key = "kernels";
 void check_fits(const CheckpointHeader& header, const RunConfig& run, const Sampler& sampler, const SavedTexts& texts,
                 const std::string& checkpoint, int rank) {
     std::vector<std::string> refused;
+    bool other_order = false;
     for (const ResumeChange& change : resume_changes(header.run_toml, run)) {
+        other_order = other_order || change.key == "data.seed";
         if (!change.allowed) {
             refused.push_back(change.text);
         } else if (rank == 0) {
@@ -33,7 +35,11 @@ void check_fits(const CheckpointHeader& header, const RunConfig& run, const Samp
         fail(ExitCode::checkpoint, fmt::format("{} was trained with tokenizer {}, the token set {} was made by {}",
                                                checkpoint, header.tokenizer, run.data.train, texts.tokenizer));
     }
-    sampler.check(header.cursor);
+    Cursor position = header.cursor;
+    if (other_order) {  // by permission: the count of samples goes on in the order of the new seed
+        position.seed = run.data.seed;
+    }
+    sampler.check(position);
 }
 
 }  // namespace
@@ -43,7 +49,7 @@ CheckpointHeader make_header(const Engine<T>& engine, const Sampler& sampler, co
                              double best_valid_loss) {
     CheckpointHeader header;
     header.step = engine.step;
-    header.cursor = sampler.cursor(engine.step * engine.run.train.global_batch);
+    header.cursor = sampler.cursor(engine.samples_read());
     header.seed = engine.run.train.seed;
     header.tokenizer = texts.tokenizer;
     header.tokenizer_path = texts.tokenizer_path;
@@ -103,6 +109,7 @@ void resume_from(Engine<T>& engine, const CheckpointHeader& header, const SavedT
             kernels->second, kernel_choice(texts.gpu));
     }
     engine.step = engine.resumed_at = header.step;
+    engine.samples_before = header.cursor.total_samples;
     engine.skipped = header.skipped_steps;
     engine.scaling.load(header.extra);
     const auto consecutive = header.extra.find(consecutive_key);

@@ -13,9 +13,10 @@ namespace ogrom {
 
 ResumeChoice parse_resume(const std::string& value) {
     if (value.empty()) {
-        return {Resume::newest, {}};
+        return {Resume::newest, {}, ResumeInto::folder};
     }
-    return value == "auto" ? ResumeChoice{Resume::newest_or_fresh, {}} : ResumeChoice{Resume::path, value};
+    return value == "auto" ? ResumeChoice{Resume::newest_or_fresh, {}, ResumeInto::folder}
+                           : ResumeChoice{Resume::path, value, ResumeInto::folder};
 }
 
 std::string checkpoints_of(const RunConfig& run) {
@@ -103,12 +104,15 @@ void require_own_or_new(const RunConfig& run, const std::string& checkpoint) {
 
 // The step folder that a path after --resume means. A damaged one is refused, and the newest beside it, or in the run's
 // own folder, that is intact is named.
-std::string named_checkpoint(Communicator& world, const RunConfig& run, const std::string& path) {
+std::string named_checkpoint(Communicator& world, const RunConfig& run, const ResumeChoice& choice) {
+    const std::string& path = choice.path;
     std::string mine;
     if (world.rank() == 0) {
         require_exists(run, path);
         mine = resolve_checkpoint(path);
-        require_own_or_new(run, mine);
+        if (choice.into == ResumeInto::folder) {
+            require_own_or_new(run, mine);
+        }
     }
     const std::string folder = gather_text(world, mine, "checkpoint named")[0];
     const std::string damage = damage_of(world, folder);
@@ -140,7 +144,7 @@ std::string choose_checkpoint(Communicator& world, const RunConfig& run, const R
         case Resume::none:
             return {};
         case Resume::path:
-            return named_checkpoint(world, run, choice.path);
+            return named_checkpoint(world, run, choice);
         case Resume::newest:
         case Resume::newest_or_fresh:
             break;

@@ -12,9 +12,13 @@ namespace ogrom {
 
 enum class Resume { none, newest, newest_or_fresh, path };  // --resume absent, bare, =auto, =PATH
 
+// What the process that resumes writes: a run's folder, or nothing (--resume-verify), which may look at any run.
+enum class ResumeInto { folder, nothing };
+
 struct ResumeChoice {
     Resume kind = Resume::none;
     std::string path;  // for Resume::path
+    ResumeInto into = ResumeInto::folder;
 };
 // "auto" -> newest_or_fresh, "" -> newest, else a path.
 ResumeChoice parse_resume(const std::string& value);

@@ -37,8 +37,9 @@ Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& 
     find_checkpoint();
     place_ = prepare_workplace(session_, run_, mesh_, device_, axis_options(transport_, queues_));
     const bool gpu = device_.is_gpu();
+    const PlanTold told{run_, mesh_.shape, place_, device_, transport_, session_};
     if (!gpu) {
-        print_plan();
+        announce_plan(told, *sampler_, valid_.get());
     }
     engine_ = std::make_unique<Engine<T>>(run_, place_.decisions, place_.ledger, mesh_, device_, queues_.compute);
     if (gpu) {
@@ -49,17 +50,22 @@ Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& 
         place_.decisions.reasons.push_back(products.summary);
         session_.world().barrier("devices warm").wait();
         add_gpu_lines(place_.ledger, device_, transport_.ranks_per_gpu, engine_->arena.device_bytes());
-        print_plan();
+        announce_plan(told, *sampler_, valid_.get());
     }
     if (hook) {
         engine_->units.set_hook(std::move(hook));
     }
     resume();
     first_step_ = engine_->step;
-    require_room_to_save(*engine_, *sampler_, texts_);
-    trace_ = std::make_unique<TraceFile>(session_, run_.train.trace, first_step_ + run_.train.trace_steps);
+    if (trains()) {
+        require_room_to_save(*engine_, *sampler_, texts_);
+    }
+    trace_ =
+        std::make_unique<TraceFile>(session_, trains() ? run_.train.trace : "", first_step_ + run_.train.trace_steps);
     engine_->trace = trace_->record();
-    if (leads()) {
+    replay_.emplace(run_.checkpoint.trace_steps, leads() ? ReplayTrace::Writes::yes : ReplayTrace::Writes::no,
+                    replay_conditions(*engine_, place_.threads, texts_));
+    if (folder_) {
         folder_->keep();
         archive(run_, texts_.provenance_json);
         metrics_ = std::make_unique<Metrics>(run_.run.output, is_own(run_, summary_.checkpoint) ? first_step_ : 0);
@@ -68,10 +74,10 @@ Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& 
 }
 
 template <class T>
-Trainer<T>::~Trainer() = default;
-
-template <class T>
 void Trainer<T>::open() {
+    if (!trains()) {
+        return;
+    }
     if (leads()) {
         folder_.emplace(run_, options_.resume.kind);
         if (!run_.train.trace.empty()) {
@@ -93,26 +99,15 @@ void Trainer<T>::open() {
 }
 
 template <class T>
-void Trainer<T>::print_plan() const {
-    if (!leads()) {
-        return;
-    }
-    announce_data(run_, *sampler_, valid_.get());
-    log_lines(plan_text(run_, mesh_.shape, place_.decisions, place_.ledger));
-    log_info("device: {} ({}); matrix products at {:.4f} TFLOP/s", device_.is_gpu() ? "cuda" : "cpu", device_.reason,
-             place_.matmul_rate / 1e12);
-    if (device_.is_gpu() && session_.size() > 1) {
-        log_info("transport: {}", transport_.reason);
-    }
-}
-
-template <class T>
 void Trainer<T>::find_checkpoint() {
     session_.set_phase(Phase::load, 0);
     const std::string checkpoint = choose_checkpoint(session_.world(), run_, options_.resume);
     summary_.checkpoint = checkpoint;
     if (!checkpoint.empty()) {
         found_ = open_checkpoint(session_.world(), run_, *sampler_, texts_, checkpoint);
+    }
+    if (!trains()) {
+        recorded_ = record_to_replay(session_.world(), checkpoint, found_ ? found_->weight_hash : 0);
     }
     session_.set_phase(Phase::plan, 0);
 }
@@ -132,7 +127,7 @@ void Trainer<T>::resume() {
     if (leads()) {
         log_info("resumed from {} at step {}, {} samples read", checkpoint, engine_->step,
                  group_digits(header.cursor.total_samples));
-        if (engine_->step >= run_.train.steps) {
+        if (trains() && engine_->step >= run_.train.steps) {
             log_warning("nothing to train: train.steps = {}, the checkpoint is of step {}", run_.train.steps,
                         engine_->step);
         }
@@ -157,7 +152,7 @@ Wish Trainer<T>::wish() const {
 
 template <class T>
 TrainSummary Trainer<T>::run() {
-    Prefetch prefetch(*sampler_, run_.train, mesh_.place.dp, engine_->step);
+    Prefetch prefetch(*sampler_, run_.train, mesh_.place.dp, engine_->step, engine_->samples_read());
     summary_.launch_s = seconds_since_launch();
     const Timer whole;
     while (engine_->step < run_.train.steps) {
@@ -190,9 +185,21 @@ TrainSummary Trainer<T>::run() {
 }
 
 template <class T>
+ReplayReport Trainer<T>::verify() {
+    session_.set_phase(Phase::train, engine_->step + 1);
+    Prefetch prefetch(*sampler_, run_.train, mesh_.place.dp, engine_->step, engine_->samples_read());
+    return replay(*engine_, prefetch, summary_.checkpoint, recorded_.value(), replay_->conditions(),
+                  [this] { return session_.stop_requested(); });
+}
+
+template <class T>
 std::vector<Batch> Trainer<T>::next_batches(Prefetch& prefetch) const {
     const TraceScope scope(engine_->trace, "wait for data", SpanCategory::data);
-    return prefetch.next(engine_->step);
+    std::vector<Batch> batches = prefetch.next(engine_->step);
+    if (options_.observe) {
+        options_.observe(batches);
+    }
+    return batches;
 }
 
 // One rank of each stage: those of the first data and tensor rank.
@@ -241,6 +248,9 @@ void Trainer<T>::after_step(const StepResult& result, i64 targets, const StepTim
         metrics_->row(row);
     }
     check_finite(result);
+    if (replay_->wants(engine_->step)) {
+        replay_->add(replay_row(*engine_, result));
+    }
     const i64 save_interval = run_.checkpoint.interval_steps;
     if (save_interval > 0 && engine_->step % save_interval == 0) {
         save();
@@ -295,9 +305,11 @@ void Trainer<T>::save() {
     const std::string folder = checkpoints_of(run_);
     save_checkpoint<GradientOf<T>>(*mesh_.world, folder, header, engine.layout, run_.model, engine.groups_to_write(),
                                    run_.checkpoint.keep_last);
+    replay_->begin(engine_->step, header.weight_hash);
     saved_at_ = engine_->step;
     last_save_s_ = timer.seconds();
     summary_.checkpoint = fmt::format("{}/step-{:08}", folder, engine_->step);
+    replay_->publish(engine_->step, summary_.checkpoint);
     if (metrics_) {
         metrics_->publish();
         console_->note(fmt::format("saved {} in {:.2f} s", summary_.checkpoint, timer.seconds()));
@@ -372,22 +384,9 @@ void Trainer<T>::summarise() {
 
 template <class T>
 void Trainer<T>::event(Phase phase, ExitCode code, const std::string& text) const {
-    if (leads()) {
+    if (folder_) {
         append_event(run_.run.output, session_.rank(), session_.host(), engine_->step, std::string(name_of(phase)),
                      static_cast<int>(code), text);
-    }
-}
-
-TrainSummary train(Session& session, const RunConfig& run, const TrainOptions& options) {
-    switch (run.precision.weights) {
-        case Dtype::fp64:
-            return Trainer<double>(session, run, options).run();
-        case Dtype::bf16:
-            return Trainer<Bf16>(session, run, options).run();
-        case Dtype::fp16:
-            return Trainer<Fp16>(session, run, options).run();
-        default:
-            return Trainer<float>(session, run, options).run();
     }
 }
 

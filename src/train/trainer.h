@@ -4,6 +4,7 @@
 // RunConfig. Goes out: the run folder, checkpoints, a summary. Next:
 // data/sampler.cpp
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -12,7 +13,9 @@
 #include "src/data/sampler.h"
 #include "src/device/queue.h"
 #include "src/io/metrics.h"
+#include "src/io/replay_trace.h"
 #include "src/train/console.h"
+#include "src/train/replay.h"
 #include "src/train/run_folder.h"
 #include "src/train/setup.h"
 #include "src/train/step.h"
@@ -21,10 +24,17 @@
 
 namespace ogrom {
 
+enum class Purpose {
+    train,
+    verify  // makes the steps again that the checkpoint's run recorded after it; writes nothing
+};
+
 struct TrainOptions {
     ResumeChoice resume = {};
     double time_limit_s = 0;   // from the launch of the process; 0 = none. Saved in time, exit 75
     i64 stop_after_steps = 0;  // of this process; 0 = none. As if a signal came then
+    Purpose purpose = Purpose::train;
+    std::function<void(std::span<const Batch>)> observe = {};  // what this rank takes in at each step; may be empty
 };
 
 template <class T>
@@ -33,22 +43,23 @@ public:
     // Collective over all ranks. Everything is checked, allocated and archived on
     // return; nothing is trained yet.
     Trainer(Session& session, const RunConfig& run, const TrainOptions& options, UnitHook<GradientOf<T>> hook = {});
-    ~Trainer();
 
     // Collective. Throws Error(numerics) on every rank when a non-finite step is
     // to stop the run.
     TrainSummary run();
+    // Collective, of Purpose::verify.
+    ReplayReport verify();
 
     [[nodiscard]] Engine<T>& engine() { return *engine_; }
 
 private:
     [[nodiscard]] bool leads() const { return session_.rank() == 0; }
     void open();
-    void print_plan() const;
     void find_checkpoint();  // and whether it fits, before the plan is printed
     void resume();
     [[nodiscard]] Wish wish() const;
     [[nodiscard]] bool out_of_time(double needed_s) const;
+    [[nodiscard]] bool trains() const { return options_.purpose == Purpose::train; }
     [[nodiscard]] std::vector<Batch> next_batches(Prefetch& prefetch) const;
     void read_trace();
     void after_step(const StepResult& result, i64 targets, const StepTimes& times);
@@ -67,16 +78,18 @@ private:
     const TransportChoice transport_;
     const Queues queues_;
     Mesh mesh_;
-    std::optional<RunFolder> folder_;  // rank 0
+    std::optional<RunFolder> folder_;  // rank 0, of Purpose::train
     std::unique_ptr<Sampler> sampler_, valid_;
     StopVote vote_;
     SavedTexts texts_;
     std::optional<CheckpointHeader> found_;  // of the checkpoint to resume from
+    std::optional<ReplayRecord> recorded_;   // of Purpose::verify
     Workplace place_;
     std::unique_ptr<Engine<T>> engine_;
     std::unique_ptr<Metrics> metrics_;  // rank 0
     std::unique_ptr<Console> console_;  // rank 0
     std::unique_ptr<TraceFile> trace_;
+    std::optional<ReplayTrace> replay_;
     TrainSummary summary_;
     double best_valid_loss_ = std::numeric_limits<double>::quiet_NaN();  // NaN: not evaluated yet
     i64 first_step_ = 0, evaluated_at_ = -1, saved_at_ = -1;
@@ -86,7 +99,8 @@ private:
     i64 last_sent_ = 0;
 };
 
-// Trains with weights of the type that precision.weights names.
+// With weights of the type that precision.weights names (train/train.cpp).
 TrainSummary train(Session& session, const RunConfig& run, const TrainOptions& options);
+ReplayReport verify_resume(Session& session, const RunConfig& run, const ResumeChoice& resume);
 
 }  // namespace ogrom

@@ -275,7 +275,8 @@ TEST(CheckpointDamage, WeightsThatAreNotTheSavedOnesAreSeenByTheirHash) {
     header.weight_hash = weight_hash(std::span<const float>(state.weights), state.layout) + 1;
     save_checkpoint<float>(*make_single_communicator(), folder.path(), header, state.layout, state.model,
                            state.const_view(), 0);
-    expect_in(load_fault(folder.path("step-00000004")), "have the hash");
+    expect_in(load_fault(folder.path("step-00000004")),
+              "step-00000004/checkpoint.h5: the weights that were read have the hash");
 }
 
 // One rank's fault is every rank's fault, with the same text.
