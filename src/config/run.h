@@ -94,7 +94,7 @@ struct PrecisionConfig {
 
 struct CheckpointConfig {
     i64 interval_steps = 0;  // 0 = only at the end
-    i64 keep_last = 2;
+    i64 keep_last = 2, keep_every = 0;
     bool strict = true;
     bool at_end = true;
     i64 trace_steps = 3;                     // steps after a save that trace.json beside it tells of

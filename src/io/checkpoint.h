@@ -69,15 +69,22 @@ struct CheckpointHeader {
     std::map<std::string, std::string> extra;  // named run state (loss scale ...), one attribute each
 };
 
+// Which checkpoints outlive a newer one: the newest `last` complete ones (<= 0: all), and those whose step is a
+// multiple of `every` (0: none of these).
+struct Retention {
+    Retention(i64 newest, i64 multiples = 0) : last(newest), every(multiples) {}  // implicit: mostly the first alone
+    i64 last, every;
+};
+
 // Collective over all ranks that hold state. `to_write`: what this rank alone is to write (its own ranges of replica 0
 // ...); a rank without any element writes no part. Over all ranks every logical element of every tensor of every group
 // must be written exactly once; Error(checkpoint) names tensor, rows and ranks otherwise, before anything is written.
-// Makes `directory`/step-NNNNNNNN and updates latest; then removes what keep_last lets go. Throws Error(checkpoint) on
+// Makes `directory`/step-NNNNNNNN and updates latest; then removes what `keep` lets go. Throws Error(checkpoint) on
 // every rank if it failed on any; the previous checkpoint stays.
 template <class T>
 void save_checkpoint(Communicator& world, const std::string& directory, const CheckpointHeader& header,
                      const ParameterLayout& layout, const ModelConfig& model,
-                     std::span<const StateGroup<const T>> to_write, i64 keep_last);
+                     std::span<const StateGroup<const T>> to_write, const Retention& keep);
 
 // Collective: what save_checkpoint would put on the disk, and whether `folder` (which exists) has room for it:
 // Error(checkpoint) with both figures on every rank where it has not. Nothing is written.
@@ -90,7 +97,7 @@ void require_room(Communicator& world, const std::string& folder, const Checkpoi
 template <class T>
 void save_checkpoint(Communicator& dp, const std::string& directory, const CheckpointHeader& header,
                      const ParameterLayout& layout, const ModelConfig& model, const StateView<const T>& state,
-                     i64 keep_last);
+                     const Retention& keep);
 
 // Collective over ranks that must hold the same bits (an axis of replicas): Error(peer) on every rank names the first
 // that differs from rank 0. `what` for the message: "the weights", "moment1", ...

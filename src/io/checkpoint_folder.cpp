@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "kernels/common/fault.h"
+
 #include "src/base/host.h"
 #include "src/io/checkpoint.h"
 #include "src/io/lease.h"
@@ -195,17 +197,21 @@ std::vector<std::string> set_aside_later(const Disk& disk, const std::string& di
     return lines;
 }
 
-void prune(const Disk& disk, const std::string& directory, i64 step, i64 keep_last) {
-    if (keep_last <= 0) {
+void prune(const Disk& disk, const std::string& directory, i64 step, const Retention& keep) {
+    if (keep.last <= 0) {
         return;
     }
+    const i64 every = fault_active("keep_every_forgotten") ? 0 : keep.every;
     i64 kept = 0;
     for (const auto& [candidate, path] : step_folders(directory)) {
         if (candidate > step || !incomplete_reason(path).empty()) {
             continue;
         }
-        if (kept < keep_last) {
+        if (kept < keep.last) {
             ++kept;
+            continue;
+        }
+        if (every > 0 && candidate % every == 0) {
             continue;
         }
         const std::string aside = join_path(directory, temporary_name(candidate));

@@ -10,6 +10,8 @@
 
 namespace ogrom {
 
+struct Retention;  // io/checkpoint.h
+
 std::string step_name(i64 step);                             // "step-00000012"
 std::optional<i64> step_of(const std::string& folder_name);  // of a name that step_name makes
 std::string temporary_name(i64 step);                        // "step-00000012.tmp-<host>-<pid>-<random>"
@@ -31,9 +33,8 @@ std::vector<std::string> remove_stale(const Disk& disk, const std::string& direc
 // abandoned_name. Returns a line for each.
 std::vector<std::string> set_aside_later(const Disk& disk, const std::string& directory, i64 step);
 
-// Keeps the newest `keep_last` complete checkpoints up to and including `step` (the one just made durable); <= 0 keeps
-// all. Incomplete folders stay. A folder loses its name first and is then
-// removed, so that a half-removed one is never taken for a checkpoint.
-void prune(const Disk& disk, const std::string& directory, i64 step, i64 keep_last);
+// Removes complete checkpoints up to `step` (the one just made durable) that `keep` lets go. Incomplete folders stay. A
+// folder loses its name first and is then removed, so that a half-removed one is never taken for a checkpoint.
+void prune(const Disk& disk, const std::string& directory, i64 step, const Retention& keep);
 
 }  // namespace ogrom

@@ -135,7 +135,7 @@ template void require_room<double>(Communicator&, const std::string&, const Chec
 template <class T>
 void save_checkpoint(Communicator& world, const std::string& directory, const CheckpointHeader& header,
                      const ParameterLayout& layout, const ModelConfig& model,
-                     std::span<const StateGroup<const T>> to_write, i64 keep_last) {
+                     std::span<const StateGroup<const T>> to_write, const Retention& keep) {
     const Disk disk;
     const bool first = world.rank() == 0;
     const Draft draft = draft_save<T>(world, header, layout, model, to_write);
@@ -178,29 +178,30 @@ void save_checkpoint(Communicator& world, const std::string& directory, const Ch
     // The new checkpoint is durable: failing to remove an old one is no failed save.
     if (first) {
         try {
-            prune(disk, directory, header.step, keep_last);
+            prune(disk, directory, header.step, keep);
         } catch (const Error& error) {
             log_warning("an old checkpoint could not be removed: {}", error.what());
         }
     }
 }
 template void save_checkpoint<float>(Communicator&, const std::string&, const CheckpointHeader&, const ParameterLayout&,
-                                     const ModelConfig&, std::span<const StateGroup<const float>>, i64);
+                                     const ModelConfig&, std::span<const StateGroup<const float>>, const Retention&);
 template void save_checkpoint<double>(Communicator&, const std::string&, const CheckpointHeader&,
                                       const ParameterLayout&, const ModelConfig&,
-                                      std::span<const StateGroup<const double>>, i64);
+                                      std::span<const StateGroup<const double>>, const Retention&);
 
 template <class T>
 void save_checkpoint(Communicator& dp, const std::string& directory, const CheckpointHeader& header,
                      const ParameterLayout& layout, const ModelConfig& model, const StateView<const T>& state,
-                     i64 keep_last) {
+                     const Retention& keep) {
     require_equal_replicas(dp, header.weight_hash, "the weights");
     const auto groups = state_groups(state, writer_range(layout.size(), dp.rank(), dp.size()));
-    save_checkpoint<T>(dp, directory, header, layout, model, std::span(groups), keep_last);
+    save_checkpoint<T>(dp, directory, header, layout, model, std::span(groups), keep);
 }
 template void save_checkpoint<float>(Communicator&, const std::string&, const CheckpointHeader&, const ParameterLayout&,
-                                     const ModelConfig&, const StateView<const float>&, i64);
+                                     const ModelConfig&, const StateView<const float>&, const Retention&);
 template void save_checkpoint<double>(Communicator&, const std::string&, const CheckpointHeader&,
-                                      const ParameterLayout&, const ModelConfig&, const StateView<const double>&, i64);
+                                      const ParameterLayout&, const ModelConfig&, const StateView<const double>&,
+                                      const Retention&);
 
 }  // namespace ogrom

@@ -304,7 +304,7 @@ void Trainer<T>::save() {
     const CheckpointHeader header = make_header(engine, *sampler_, texts_, best_valid_loss_);
     const std::string folder = checkpoints_of(run_);
     save_checkpoint<GradientOf<T>>(*mesh_.world, folder, header, engine.layout, run_.model, engine.groups_to_write(),
-                                   run_.checkpoint.keep_last);
+                                   {run_.checkpoint.keep_last, run_.checkpoint.keep_every});
     replay_->begin(engine_->step, header.weight_hash);
     saved_at_ = engine_->step;
     last_save_s_ = timer.seconds();

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# make bench: ROWS is a regular expression over {kernels, encode, train_step, start, layouts}; without it all rows run.
+# make bench: ROWS is a regular expression over {kernels, encode, train_step, start, layouts,
+# checkpoint}; without it all rows run.
 # kernels and products: verified, then rate and fraction of the limit; encode: MB/s of the tokenizer; train_step: one
 # optimizer step beside PyTorch (PEER_PYTHON names a Python with torch; without it that row says so and is left out);
 # start: launch to first step and memory against the ledger; layouts: step machinery, overlap, pipeline bubble,
-# recomputation.
+# recomputation; checkpoint: saves and loads beside plain writes and reads.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=${BUILD:?}
 rows=${ROWS:-.}
 wanted() { [[ $1 =~ $rows ]]; }
 some=no
-for row in kernels encode train_step start layouts; do if wanted "$row"; then some=yes; fi; done
-[ "$some" = yes ] || { echo "ROWS=$rows selects none of kernels, encode, train_step, start, layouts" >&2; exit 2; }
+for row in kernels encode train_step start layouts checkpoint; do if wanted "$row"; then some=yes; fi; done
+[ "$some" = yes ] || { echo "ROWS=$rows selects none of kernels, encode, train_step, start, layouts, checkpoint" >&2; exit 2; }
 
 if wanted kernels; then
     for program in "$build"/kernels/bench/bench_*; do
@@ -36,4 +37,7 @@ if wanted start; then
 fi
 if wanted layouts; then
     bash tests/peers/layouts.sh "$build"
+fi
+if wanted checkpoint; then
+    bash tests/peers/checkpoint.sh "$build"
 fi

@@ -161,6 +161,15 @@ TEST(CheckpointCommit, KeepLastRemovesOlderCompleteOnesOnly) {
               (std::vector<std::string>{"latest", "step-00000002", "step-00000003", "step-00000004"}));
 }
 
+TEST(CheckpointCommit, KeepEveryKeepsItsMultiplesBesideTheNewest) {
+    const Folder folder;
+    for (const i64 step : {2, 3, 4, 5, 6, 7, 8, 9}) {
+        test::save_small<float>(folder.path(), step, 1, {2, 3});
+    }
+    EXPECT_EQ(list_directory(folder.path()),
+              (std::vector<std::string>{"latest", "step-00000003", "step-00000006", "step-00000008", "step-00000009"}));
+}
+
 TEST(CheckpointCommit, ARunThatWentBackSetsTheLaterOnesAside) {
     const Folder folder;
     test::save_small<float>(folder.path(), 2, 1);

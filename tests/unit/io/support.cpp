@@ -182,17 +182,17 @@ void as_ranks(int ranks, const std::function<void(Communicator&)>& body, std::ve
 }
 
 template <class T>
-std::string save_small(const std::string& directory, i64 step, int writers, i64 keep_last) {
+std::string save_small(const std::string& directory, i64 step, int writers, const Retention& keep) {
     const SmallState<T> state(small_model());
     CheckpointHeader header = small_header(step);
     header.weight_hash = weight_hash(std::span<const T>(state.weights), state.layout);
     as_ranks(writers, [&](Communicator& dp) {
-        save_checkpoint<T>(dp, directory, header, state.layout, state.model, state.const_view(), keep_last);
+        save_checkpoint<T>(dp, directory, header, state.layout, state.model, state.const_view(), keep);
     });
     return directory + "/" + step_name(step);
 }
-template std::string save_small<float>(const std::string&, i64, int, i64);
-template std::string save_small<double>(const std::string&, i64, int, i64);
+template std::string save_small<float>(const std::string&, i64, int, const Retention&);
+template std::string save_small<double>(const std::string&, i64, int, const Retention&);
 
 Manifest scan_manifest(const std::string& step) {
     Manifest manifest{1, *step_of(std::filesystem::path(step).filename().string()), {}};

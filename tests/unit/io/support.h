@@ -57,7 +57,7 @@ void as_ranks(int ranks, const std::function<void(Communicator&)>& body, std::ve
 
 // A checkpoint of small_model at `step`, saved by `writers` ranks.
 template <class T>
-std::string save_small(const std::string& directory, i64 step, int writers, i64 keep_last = 0);
+std::string save_small(const std::string& directory, i64 step, int writers, const Retention& keep = 0);
 
 // A manifest of the files of a step folder as they are now (after an edit).
 Manifest scan_manifest(const std::string& step);
