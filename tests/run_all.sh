@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# run_all.sh BUILD FAULT_BUILD: every test; prints each skip; a skip for a reason that is not allowed fails the run.
+# run_all.sh BUILD FAULT_BUILD [LABEL]: every test, or those with LABEL (checkpoint); prints each skip; a skip for a reason that is not allowed fails the run.
 set -euo pipefail
-build=$1 faults=$2
+build=$1 faults=$2 only=()
+if [ -n "${3:-}" ]; then only=(-L "$3"); fi
 status=0
 export OGROM_POISON=1
 # Tests share the cores: a thread that waits for its team must sleep, or a region lasts as long as its neighbours' turns.
 export OMP_WAIT_POLICY=passive
-ctest --test-dir "$build" --no-tests=error --output-on-failure -j "${TEST_JOBS:-2}" | tee "$build/ctest.log" || status=1
-ctest --test-dir "$faults" -L faults --no-tests=error --output-on-failure -j "${TEST_JOBS:-2}" | tee "$faults/ctest.log" || status=1
+ctest --test-dir "$build" "${only[@]}" --no-tests=error --output-on-failure -j "${TEST_JOBS:-2}" | tee "$build/ctest.log" || status=1
+ctest --test-dir "$faults" -L faults "${only[@]}" --no-tests=error --output-on-failure -j "${TEST_JOBS:-2}" | tee "$faults/ctest.log" || status=1
 # What a skipped test said: the line behind GoogleTest's "file:line: Skipped", else a script's own line "skip...: why".
 reason_of() {
     awk -v name="Testing: $1" '

@@ -17,6 +17,7 @@
 #include "kernels/common/fault.h"
 
 #include "src/base/host.h"
+#include "src/base/kill_point.h"
 
 namespace ogrom {
 
@@ -102,11 +103,14 @@ void FileDescriptorTraits::destroy(int descriptor) noexcept {
 }
 
 FileWriter::FileWriter(std::string path, Create create, ExitCode code)
-    : path_(std::move(path)), code_(code), descriptor_(open_or_fail(path_, open_flags(create), "create", code)) {}
+    : path_(std::move(path)), code_(code), descriptor_(open_or_fail(path_, open_flags(create), "create", code)) {
+    kill_point("create", path_);
+}
 
 void FileWriter::write(std::string_view bytes) {
     while (!bytes.empty()) {
-        const std::size_t size = std::min(bytes.size(), static_cast<std::size_t>(largest_call));
+        const std::size_t size =
+            kill_limit(path_, written_, std::min(bytes.size(), static_cast<std::size_t>(largest_call)));
         const ssize_t done = ::write(descriptor_.get(), bytes.data(), size);
         if (done < 0 && errno == EINTR) {
             continue;
@@ -116,10 +120,12 @@ void FileWriter::write(std::string_view bytes) {
         }
         bytes.remove_prefix(static_cast<std::size_t>(done));
         written_ += done;
+        kill_point("write", path_, written_);
     }
 }
 
 void FileWriter::sync() {
+    kill_point("sync_file", path_);
     fsync_or_fail(descriptor_.get(), path_, code_);
 }
 
@@ -136,6 +142,7 @@ bool FileWriter::lock(int patience_ms) {
 }
 
 void FileWriter::close() {
+    kill_point("close", path_);
     // Linux frees the descriptor even when close fails, so it is given up before the call. EINTR is no fault there.
     if (::close(descriptor_.release()) != 0 && errno != EINTR) {
         fail_path(code_, "close", path_, errno);
@@ -235,6 +242,7 @@ void sync_file(const std::string& path, ExitCode code) {
 }
 
 void sync_directory(const std::string& path, ExitCode code) {
+    kill_point("sync_folder", path);
     const FileDescriptor descriptor = open_or_fail(path, O_RDONLY | O_DIRECTORY, "open the folder", code);
     // Some network file systems have no fsync of folders and say EINVAL; their rename is synchronous.
     if (::fsync(descriptor.get()) != 0 && errno != EINVAL) {
@@ -243,6 +251,7 @@ void sync_directory(const std::string& path, ExitCode code) {
 }
 
 void rename_durable(const std::string& from, const std::string& to, ExitCode code) {
+    kill_point("rename", to);
     if (::rename(from.c_str(), to.c_str()) != 0) {
         fail_path(code, fmt::format("rename to {}", to), from, errno);
     }
@@ -253,6 +262,7 @@ void rename_durable(const std::string& from, const std::string& to, ExitCode cod
 }
 
 void make_directories(const std::string& path, ExitCode code) {
+    kill_point("make_folder", path);
     std::error_code status;
     std::filesystem::create_directories(path, status);
     if (status) {
@@ -332,6 +342,7 @@ void remove_file(const std::string& path, ExitCode code) {
 }
 
 void remove_tree(const std::string& path, ExitCode code) {
+    kill_point("remove", path);
     std::error_code status;
     std::filesystem::remove_all(path, status);
     if (status) {

@@ -53,24 +53,31 @@ struct Taking {
     }
 };
 
-// The kernel's word; without one (a file system that knows no locks) the holder's process, if it is one of this host.
-bool held_by_another(int descriptor, const Holder& holder, const Taking& taking) {
+// What the kernel says of the lock; where the file system knows no locks, the reason is in `number`.
+enum class Verdict { ours, taken, no_locks };
+Verdict ask_kernel(int descriptor, const Taking& taking, int& number) {
     if (fault_active("lease_not_asked")) {
-        return false;
+        return Verdict::ours;
     }
     int status = 0;
     do {
         status = flock(descriptor, LOCK_EX | LOCK_NB);
     } while (status != 0 && errno == EINTR);
     if (status == 0) {
-        return false;
+        return Verdict::ours;
     }
-    if (errno == EWOULDBLOCK) {
-        return true;
+    number = errno;
+    constexpr int kernel_not_supported = 524;  // ENOTSUPP, which has no name outside the kernel: Lustre, some NFS
+    if (number == EWOULDBLOCK) {
+        return Verdict::taken;
     }
-    if (errno != ENOLCK && errno != EOPNOTSUPP && errno != ENOSYS) {
-        taking.fail_to("lock", errno);
+    if (number != ENOLCK && number != EOPNOTSUPP && number != ENOSYS && number != kernel_not_supported) {
+        taking.fail_to("lock", number);
     }
+    return Verdict::no_locks;
+}
+
+bool lives_here(const Holder& holder) {
     return holder.pid != 0 && holder.host == host_name() && holder.pid != getpid() &&
            !process_gone(holder.pid, holder.started);
 }
@@ -103,7 +110,9 @@ bool LockFile::take(const LockWords& words) {
         taking.fail_to("create", errno);
     }
     Holder holder = read_holder(file_.get());
-    if (held_by_another(file_.get(), holder, taking)) {
+    int number = 0;
+    const Verdict verdict = ask_kernel(file_.get(), taking, number);
+    if (verdict == Verdict::taken || (verdict == Verdict::no_locks && lives_here(holder))) {
         for (int i = 0; i < 50 && holder.pid == 0; ++i) {  // it has locked the file, but not written its name yet
             usleep(10'000);
             holder = read_holder(file_.get());
@@ -118,7 +127,14 @@ bool LockFile::take(const LockWords& words) {
         return false;
     }
     if (opened.st_size > 0) {
-        replaced_ = fmt::format("{}: {} ended without removing it; replaced", path_, read_holder(file_.get()).text());
+        const bool told = verdict == Verdict::ours || holder.host == host_name();
+        replaced_ = fmt::format("{}: {} {}; replaced", path_, read_holder(file_.get()).text(),
+                                told ? "ended without removing it" : "may still live: make sure that it has ended");
+    }
+    if (verdict == Verdict::no_locks) {
+        unlocked_ =
+            fmt::format("{}: this file system has no locks (errno {}): a second holder is refused on this host only",
+                        path_, number);
     }
     write_holder(file_.get(), taking);
     return true;

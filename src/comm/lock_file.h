@@ -28,11 +28,13 @@ public:
 
     // One line about a holder that ended without giving the lock back; empty when there was none.
     [[nodiscard]] const std::string& replaced() const { return replaced_; }
+    // One line where the file system knows no locks, on what the file alone can and cannot tell; else empty.
+    [[nodiscard]] const std::string& unlocked() const { return unlocked_; }
 
 private:
     bool take(const LockWords& words);
 
-    std::string path_, replaced_;
+    std::string path_, replaced_, unlocked_;
     FileDescriptor file_;
 };
 

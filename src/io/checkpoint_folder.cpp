@@ -165,6 +165,20 @@ std::string resolve_checkpoint(const std::string& path) {
     fail(ExitCode::checkpoint, message);
 }
 
+std::vector<std::string> unfinished_saves(const std::string& directory, i64 step) {
+    std::vector<std::string> lines;
+    for (const std::string& name : is_directory(directory) ? list_directory(directory) : std::vector<std::string>()) {
+        const std::size_t mark = name.find(temporary_mark);
+        const std::optional<i64> of = step_of(name.substr(0, mark));
+        if (owner_of(name) && of && *of > step) {
+            const std::string reason = incomplete_reason(join_path(directory, name));
+            lines.push_back(fmt::format("{} is a save that did not finish: {}", name,
+                                        reason.empty() ? "it was not renamed yet" : reason));
+        }
+    }
+    return lines;
+}
+
 std::vector<std::string> remove_stale(const Disk& disk, const std::string& directory) {
     std::vector<std::string> lines;
     for (const std::string& name : list_directory(directory)) {

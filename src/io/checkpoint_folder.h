@@ -24,6 +24,9 @@ std::string resolve_checkpoint(const std::string& path);
 // PATH.abandoned-<random>: a checkpoint that another has taken the place of; nothing here reads or removes it.
 std::string abandoned_name(const std::string& path);
 
+// A line for each temporary folder of a step beyond `step`: a save that was cut off, and how far it had come.
+std::vector<std::string> unfinished_saves(const std::string& directory, i64 step);
+
 // Removes what saves that can no longer finish left behind: temporaries of this process, of dead processes of this
 // host, and of other hosts once untouched for a day. Returns a line for each.
 std::vector<std::string> remove_stale(const Disk& disk, const std::string& directory);

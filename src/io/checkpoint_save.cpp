@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <optional>
 
+#include "src/base/kill_point.h"
 #include "src/base/log.h"
 #include "src/io/checkpoint.h"
 #include "src/io/checkpoint_folder.h"
@@ -96,6 +97,7 @@ std::string prepare_folder(const Disk& disk, const std::string& directory, i64 s
     for (const std::string& line : remove_stale(disk, directory)) {
         log_info("{}", line);
     }
+    remove_left_over(join_path(directory, "latest"));  // the run's lock is held: nobody else writes it
     disk.require_free(directory, needed);
     const std::string temporary = join_path(directory, temporary_name(step));
     disk.make_folders(temporary);
@@ -138,6 +140,7 @@ void save_checkpoint(Communicator& world, const std::string& directory, const Ch
                      std::span<const StateGroup<const T>> to_write, const Retention& keep) {
     const Disk disk;
     const bool first = world.rank() == 0;
+    kill_point("draft", step_name(header.step) + ".tmp-");
     const Draft draft = draft_save<T>(world, header, layout, model, to_write);
     std::string temporary;
     try {
@@ -153,6 +156,7 @@ void save_checkpoint(Communicator& world, const std::string& directory, const Ch
             return std::string();
         });
         Manifest manifest{1, header.step, gather_records(world, written)};
+        kill_point("gathered", temporary);
         share_result(world, "checkpoint.commit", [&] {
             if (first) {
                 manifest.files.push_back(on_io_thread([&] { return write_file(disk, temporary, *draft.master); }));

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 
+#include "src/base/kill_point.h"
 #include "src/base/text.h"
 
 namespace ogrom {
@@ -40,6 +41,7 @@ void Disk::rename(const std::string& from, const std::string& to) const {
 
 void Disk::exchange(const std::string& fresh, const std::string& existing) const {
     announce("exchange", existing);
+    kill_point("exchange", existing);
     if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, existing.c_str(), RENAME_EXCHANGE) != 0) {
         if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) {
             fail_system(fresh, "exchange with " + existing);

@@ -26,6 +26,10 @@ std::string error_stack() {
     };
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, collect, &text);
     H5Eclear2(H5E_DEFAULT);
+    std::replace(text.begin(), text.end(), '\n', ' ');  // a time stamp of HDF5 ends its line
+    if (text.find("lock file") != std::string::npos) {
+        text += "; unset HDF5_USE_FILE_LOCKING, or set it to FALSE: a run has a lock file of its own";
+    }
     return text.empty() ? "HDF5 gave no reason" : text;
 }
 

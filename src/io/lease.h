@@ -14,6 +14,8 @@ public:
 
     // One line about a holder that ended without giving the lease back; empty when there was none.
     [[nodiscard]] const std::string& replaced() const { return lock_.replaced(); }
+    // One line where the file system knows no locks; else empty.
+    [[nodiscard]] const std::string& unlocked() const { return lock_.unlocked(); }
 
 private:
     LockFile lock_;

@@ -1,6 +1,7 @@
 #include "src/train/run_folder.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fmt/format.h>
 
 #include "src/base/file.h"
@@ -32,6 +33,9 @@ RunFolder::RunFolder(const RunConfig& run, Resume resume) : provisional_(run.run
     provisional_.add("log.txt");
     if (!lease_.replaced().empty()) {
         log_info("{}", lease_.replaced());
+    }
+    if (!lease_.unlocked().empty()) {
+        log_warning("{}", lease_.unlocked());
     }
     const bool holds_run = file_exists(join_path(folder, "run.toml")) ||
                            file_exists(join_path(folder, "metrics.csv")) || file_exists(checkpoints_of(run));
@@ -157,6 +161,12 @@ std::string choose_checkpoint(Communicator& world, const RunConfig& run, const R
         log_warning("checkpoint passed over: {}", line);
     }
     const std::string found = newest_intact(world, candidates, OnDamage::warn);
+    if (world.rank() == 0) {
+        const i64 step = found.empty() ? -1 : step_of(std::filesystem::path(found).filename().string()).value_or(-1);
+        for (const std::string& line : unfinished_saves(checkpoints_of(run), step)) {
+            log_warning("checkpoint passed over: {}", line);
+        }
+    }
     std::string reason;
     if (!candidates.empty() || !passed_over.empty()) {
         // A start at step 1 would put new checkpoints and figures in the place of those that somebody may still mend.

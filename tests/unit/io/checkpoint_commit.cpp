@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <map>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -23,20 +24,21 @@ namespace fs = std::filesystem;
 using test::Folder;
 using test::SmallState;
 
-// The save of one writer of two after the other, without communicator or threads: what save_checkpoint does over ranks.
+// The save of one writer of two (or more) after the other, without communicator or threads: what save_checkpoint does
+// over ranks.
 class Saver {
 public:
     explicit Saver(i64 step) : state_(test::small_model()), header_(test::small_header(step)) {
         header_.run_toml = "[run]\n";
         header_.weight_hash = weight_hash(std::span<const float>(state_.weights), state_.layout);
     }
-    void save(const Disk& disk, const std::string& directory) const {
+    void save(const Disk& disk, const std::string& directory, int writers = 2) const {
         const std::string temporary = directory + "/" + temporary_name(header_.step);
         disk.make_folders(temporary);
         Manifest manifest{1, header_.step, {}};
         Placement placement(state_.layout.table());
-        for (int writer = 0; writer < 2; ++writer) {
-            const auto groups = state_groups(state_.const_view(), writer_range(state_.layout.size(), writer, 2));
+        for (int writer = 0; writer < writers; ++writer) {
+            const auto groups = state_groups(state_.const_view(), writer_range(state_.layout.size(), writer, writers));
             const Part part = make_part<float>(state_.layout, std::span(groups));
             unpack(pack(part), writer, placement);
             manifest.files.push_back(write_file(disk, temporary, lay_out_part(part, writer)));
@@ -101,6 +103,14 @@ TEST(CheckpointCommit, ADeathAtAnyOperationLeavesAValidCheckpoint) {
         // `latest` never names what is not there and complete.
         const std::string latest = trim(read_file(run + "/latest", 100));
         EXPECT_EQ(incomplete_reason(run + "/" + latest), "") << "death before operation " << deaths;
+        // A resume is told of a save that was cut off, and how far it had come.
+        const bool cut_off =
+            !found->ends_with("step-00000004") && std::ranges::any_of(list_directory(run), [](const auto& name) {
+                return name.starts_with("step-00000004.tmp-");
+            });
+        const std::vector<std::string> told = unfinished_saves(run, 2);
+        ASSERT_EQ(told.size(), cut_off ? 1u : 0u) << "death before operation " << deaths;
+        EXPECT_TRUE(told.empty() || told[0].find("is a save that did not finish: ") != std::string::npos) << told[0];
         // The next save clears what the dead process left, and nothing else.
         remove_stale(Disk(), run);
         for (const std::string& name : list_directory(run)) {
@@ -138,6 +148,33 @@ TEST(CheckpointCommit, NothingIsNamedBeforeItIsDurable) {
     EXPECT_LT(place("sync_file manifest.json"), sync - done.begin());
     EXPECT_LT(sync - done.begin(), place("rename step-00000004"));
     EXPECT_LT(place("rename step-00000004"), place("replace latest"));
+}
+
+// Field case B56: what a rank asks of the file system is the same for any number of ranks, the one that commits
+// included.
+TEST(CheckpointCommit, TheOperationsOfARankDoNotGrowWithTheRanks) {
+    std::map<std::string, i64> of_one;
+    for (const int writers : {1, 2, 4, 8}) {
+        const Folder folder;
+        std::map<std::string, i64> count;  // of each part, and of all that the first rank does alone
+        const Disk disk([&](const std::string&, const std::string& path) {
+            const std::string name = fs::path(path).filename().string();
+            ++count[name.starts_with("part-") ? name : "commit"];
+        });
+        Saver(4).save(disk, folder.path(), writers);
+        ASSERT_EQ(count.size(), static_cast<std::size_t>(writers) + 1);
+        if (writers == 1) {
+            of_one = count;
+            // Create, sync, and a write for each run of neighbours in memory, which padding cuts: far below 3 x
+            // tensors.
+            EXPECT_LE(count["part-00000.h5"], 12);
+            EXPECT_LE(count["commit"], 16);
+        }
+        for (const auto& [name, operations] : count) {
+            const std::string same = name == "commit" ? name : std::string("part-00000.h5");
+            EXPECT_LE(operations, of_one[same]) << name << " of " << writers << " writers";
+        }
+    }
 }
 
 TEST(CheckpointCommit, TheSameStepAgainTakesThePlaceOfTheOldOne) {
