@@ -100,11 +100,12 @@ protected:
         fs::remove_all(folder_.path("step-00000004"));
         fs::copy(kept_.path("step"), folder_.path("step-00000004"));
     }
-    void expect_found(const std::string& what) {
+    // `named`: what the message must hold beside the folder.
+    void expect_found(const std::string& what, const std::string& named) {
         SCOPED_TRACE(what);
         const std::string step = folder_.path("step-00000004"), text = load_fault(step);
         EXPECT_NE(text.find(step), std::string::npos) << "'" << text << "'";
-        EXPECT_NE(text.find(GetParam()), std::string::npos) << "'" << text << "'";
+        EXPECT_NE(text.find(named), std::string::npos) << "'" << text << "'";
         EXPECT_EQ(choice(folder_.path()), "step-00000002");
     }
     Folder folder_, kept_;
@@ -113,7 +114,7 @@ protected:
 TEST_P(DamageMatrix, IsFoundAndTheOneBeforeIsTaken) {
     for (const Damage& damage : damages()) {
         damage.work(folder_.path("step-00000004/") + GetParam());
-        expect_found(damage.name);
+        expect_found(damage.name, GetParam());
         restore();
     }
     EXPECT_EQ(choice(folder_.path()), "step-00000004");
@@ -123,6 +124,9 @@ TEST_P(DamageMatrix, AFlippedByteAnywhereIsFound) {
     const unsigned seed = std::random_device()();
     std::mt19937_64 random(seed);
     const std::string path = folder_.path("step-00000004/") + GetParam();
+    // A digit of the manifest that changed into another one is a disagreement with the file that it tells of: which of
+    // the two was damaged nobody can say.
+    const std::string named = GetParam() == std::string(manifest_name) ? "" : GetParam();
     for (int i = 0; i < 50; ++i) {
         const auto place = static_cast<std::streamoff>(random() % fs::file_size(path));
         const auto bit = static_cast<char>(1 << (random() % 8));
@@ -136,7 +140,7 @@ TEST_P(DamageMatrix, AFlippedByteAnywhereIsFound) {
             ASSERT_TRUE(file.good());
         };
         put(static_cast<char>(byte ^ bit));
-        expect_found(fmt::format("seed {}, byte {}, bit {:#x}", seed, place, bit));
+        expect_found(fmt::format("seed {}, byte {}, bit {:#x}", seed, place, bit), named);
         put(byte);
     }
     EXPECT_EQ(choice(folder_.path()), "step-00000004");
