@@ -12,24 +12,39 @@ namespace ogrom {
 
 enum class Kept { everything, weights };  // which groups of state
 
-class CheckpointReader {
+// State of a run, whole tensors by stretches: a checkpoint, or another program's files taken as one.
+class StateSource {
+public:
+    StateSource() = default;
+    virtual ~StateSource() = default;
+    StateSource(const StateSource&) = delete;
+    StateSource& operator=(const StateSource&) = delete;
+
+    [[nodiscard]] virtual const std::string& folder() const = 0;
+    [[nodiscard]] virtual const CheckpointHeader& header() const = 0;
+    [[nodiscard]] virtual const ModelConfig& model() const = 0;
+    [[nodiscard]] virtual const ParameterTable& table() const = 0;  // tied copies are in no group
+    [[nodiscard]] virtual Dtype type() const = 0;
+    [[nodiscard]] virtual const std::vector<std::string>& groups() const = 0;
+    // Elements [first, first + count) of a tensor of a group, as stored, to `to`.
+    virtual void read(const std::string& group, const Parameter& tensor, i64 first, i64 count, std::byte* to) const = 0;
+};
+
+class CheckpointReader : public StateSource {
 public:
     // `checkpoint` as for read_header. Error(checkpoint) unless it is complete, every file has the hashes of the
     // manifest, and each group that is kept holds every tensor of the model, whole and of one type, and nothing else.
     CheckpointReader(const std::string& checkpoint, Kept kept);
-    ~CheckpointReader();
-    CheckpointReader(const CheckpointReader&) = delete;
-    CheckpointReader& operator=(const CheckpointReader&) = delete;
+    ~CheckpointReader() override;
 
-    [[nodiscard]] const std::string& folder() const { return folder_; }
-    [[nodiscard]] const CheckpointHeader& header() const { return header_; }
-    [[nodiscard]] const ModelConfig& model() const { return model_; }
-    [[nodiscard]] const ParameterTable& table() const { return table_; }  // tied copies are in no group
-    [[nodiscard]] Dtype type() const { return type_; }
-    [[nodiscard]] const std::vector<std::string>& groups() const { return groups_; }
+    [[nodiscard]] const std::string& folder() const override { return folder_; }
+    [[nodiscard]] const CheckpointHeader& header() const override { return header_; }
+    [[nodiscard]] const ModelConfig& model() const override { return model_; }
+    [[nodiscard]] const ParameterTable& table() const override { return table_; }
+    [[nodiscard]] Dtype type() const override { return type_; }
+    [[nodiscard]] const std::vector<std::string>& groups() const override { return groups_; }
 
-    // Elements [first, first + count) of a tensor of a group, as stored, to `to`.
-    void read(const std::string& group, const Parameter& tensor, i64 first, i64 count, std::byte* to) const;
+    void read(const std::string& group, const Parameter& tensor, i64 first, i64 count, std::byte* to) const override;
 
 private:
     void open(Kept kept);  // on the I/O thread

@@ -53,7 +53,7 @@ void in_stretches(FlatRange range, Dtype type, const std::function<void(i64 firs
 
 class Rewrite {
 public:
-    Rewrite(const CheckpointReader& source, int writers)
+    Rewrite(const StateSource& source, int writers)
         : source_(source), writers_(writers), groups_(source.groups()), placement_(source.table().rows()) {
         if (fault_active("convert_group_dropped") && groups_.size() > 1) {
             groups_.pop_back();
@@ -121,7 +121,7 @@ private:
         });
     }
 
-    const CheckpointReader& source_;
+    const StateSource& source_;
     int writers_;
     std::vector<std::string> groups_;
     Placement placement_;
@@ -136,7 +136,7 @@ u64 hash_piece(const std::vector<std::byte>& bytes, const ParameterLayout& layou
 }
 
 // What stands on the disk now, against the source. Returns the hash of the weights that were read back.
-u64 compare(const CheckpointReader& source, const CheckpointReader& copy) {
+u64 compare(const StateSource& source, const CheckpointReader& copy) {
     const ParameterLayout layout(copy.table(), StageSpan{.first_layer = 0, .last_layer = copy.model().layers});
     const Dtype type = copy.type();
     std::vector<std::byte> wanted, found;
@@ -167,7 +167,7 @@ u64 compare(const CheckpointReader& source, const CheckpointReader& copy) {
     return hash;
 }
 
-void verify(const CheckpointReader& source, const std::string& folder) {
+void verify(const StateSource& source, const std::string& folder) {
     const CheckpointReader copy(folder, Kept::everything);
     require(copy.groups() == source.groups(), ExitCode::checkpoint,
             fmt::format("{}: the groups {} were written, {} were asked for", folder, join(copy.groups(), ", "),
@@ -195,8 +195,30 @@ void copy_trace(const std::string& from, const Disk& disk, const std::string& to
 }  // namespace
 
 RewriteReport rewrite_checkpoint(const std::string& checkpoint, const std::string& out, int writers, Kept kept) {
+    return write_checkpoint(CheckpointReader(checkpoint, kept), out, writers, kept);
+}
+
+u64 hash_weights(const StateSource& source) {
+    const ParameterLayout layout(source.table(), StageSpan{.first_layer = 0, .last_layer = source.model().layers});
+    std::vector<std::byte> bytes;
+    u64 hash = 0;
+    for (const LocalTensor& local : layout.tensors()) {
+        if (!local.parameter->tie.empty()) {
+            continue;
+        }
+        in_stretches({0, local.parameter->count()}, source.type(), [&](i64 first, i64 count) {
+            bytes.resize(static_cast<std::size_t>(count * size_of(source.type())));
+            source.read("weights", *local.parameter, first, count, bytes.data());
+            const i64 at = local.offset + first;
+            hash += source.type() == Dtype::fp64 ? hash_piece<double>(bytes, layout, at)
+                                                 : hash_piece<float>(bytes, layout, at);
+        });
+    }
+    return hash;
+}
+
+RewriteReport write_checkpoint(const StateSource& source, const std::string& out, int writers, Kept kept) {
     OGROM_ASSERT(writers >= 1);
-    const CheckpointReader source(checkpoint, kept);
     const std::string name = std::filesystem::path(out).lexically_normal().filename().string();
     const std::optional<i64> named = step_of(name);
     if (named && *named != source.header().step) {

@@ -22,4 +22,10 @@ inline constexpr i64 rewrite_piece_bytes = i64{32} << 20;
 // nothing is left then.
 RewriteReport rewrite_checkpoint(const std::string& checkpoint, const std::string& out, int writers, Kept kept);
 
+// The same from any source, whose header holds its weight hash.
+RewriteReport write_checkpoint(const StateSource& source, const std::string& out, int writers, Kept kept);
+
+// Of the weights of a source, as a header holds it.
+u64 hash_weights(const StateSource& source);
+
 }  // namespace ogrom
