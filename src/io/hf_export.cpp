@@ -145,6 +145,7 @@ std::optional<Tokenizer> tokenizer_of(const CheckpointHeader& header, std::strin
 std::string byte_tokenizer_json(const Tokenizer& tokenizer) {
     constexpr std::int32_t bytes = 256;
     std::vector<std::string> texts;
+    texts.reserve(bytes + 1);
     for (std::int32_t id = 0; id < bytes; ++id) {
         texts.emplace_back(1, static_cast<char>(id));
     }
