@@ -66,11 +66,11 @@ Given add_options(CLI::App* command, ConvertOptions& options, Format& format, Dt
         command->add_option("--writers", options.writers, "--to ogrom: number of part files")->capture_default_str();
     given.weights_only = command->add_flag("--weights-only", options.weights_only,
                                            "--to ogrom: without the optimizer's state; such a one cannot resume");
-    given.type =
-        command
-            ->add_option("--dtype", type,
-                         "--to hf: type of the values, rounded to the nearest; else as the checkpoint has them")
-            ->transform(one_of<Dtype>({{"fp32", Dtype::fp32}, {"bf16", Dtype::bf16}, {"fp16", Dtype::fp16}}));
+    given.type = command
+                     ->add_option("--dtype", type,
+                                  "--to hf: type of the values, rounded to the nearest; else that of the files "
+                                  "a checkpoint of step 0 was made from, or as the checkpoint has them")
+                     ->transform(one_of<Dtype>({{"fp32", Dtype::fp32}, {"bf16", Dtype::bf16}, {"fp16", Dtype::fp16}}));
     given.shard_bytes = command
                             ->add_option("--shard-bytes", options.shard_bytes,
                                          "--to hf: bytes of values above which they go into several files")

@@ -14,9 +14,13 @@ int convert_to_hf(const ConvertOptions& options) {
     require(options.shard_bytes >= 1, ExitCode::usage,
             fmt::format("--shard-bytes {} is out of range: 1 or above", options.shard_bytes));
     const HfReport report = export_hf(options.source, options.out, options.type, options.shard_bytes);
-    log_info("{}: step {}, {} parameters in {} tensors of {}, {} in {} files; {}", options.out, report.step,
-             report.parameters, report.tensors, name_of(report.type), human_bytes(report.bytes), report.files,
-             report.tokenizer);
+    log_info("{}: step {}, {} parameters in {} tensors of {}, {} in {} files", options.out, report.step,
+             report.parameters, report.tensors, name_of(report.type), human_bytes(report.bytes), report.files);
+    if (report.tokenizer_left) {
+        log_warning("{}: {}", options.out, report.tokenizer);
+    } else {
+        log_info("{}: {}", options.out, report.tokenizer);
+    }
     return static_cast<int>(ExitCode::done);
 }
 

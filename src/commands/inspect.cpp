@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "src/base/file.h"
+#include "src/base/json.h"
 #include "src/base/text.h"
 #include "src/commands/arguments.h"
 #include "src/commands/commands.h"
@@ -112,12 +112,13 @@ int inspect_checkpoint(const InspectOptions& options) {
     std::vector<InspectEntry> entries = describe_file(master);
     i64 bytes = 0;
     ordered_json files = ordered_json::array();
-    for (const FileRecord& record : read_manifest(folder).files) {
+    const Manifest manifest = read_manifest(folder);
+    for (const FileRecord& record : manifest.files) {
         bytes += record.bytes;
         files.push_back({{"file", record.file}, {"bytes", record.bytes}});
     }
     if (options.verify) {
-        hash_tensors(master, entries, bytes);
+        hash_tensors(master, entries, bytes, manifest);
     }
     const std::string incomplete = incomplete_reason(folder);
     ordered_json root = {{"kind", "checkpoint"},
@@ -201,7 +202,7 @@ int inspect_hdf5(const InspectOptions& options) {
                 "prefix of a token set, a tokenizer.json, a metrics.csv, or an HDF5 file");
     std::vector<InspectEntry> entries = describe_file(options.path);
     if (options.verify) {
-        hash_tensors(options.path, entries, file_size(options.path));
+        hash_tensors(options.path, entries, file_size(options.path), {});
     }
     const ordered_json root = {{"kind", "hdf5"}, {"path", options.path}, {"entries", entries_json(entries)}};
     print(options.json ? root.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n"
@@ -240,18 +241,14 @@ void require_whole_set(const std::string& record, const ordered_json& root) {
         require(root.contains(key) && root[key] == bytes, ExitCode::checkpoint,
                 fmt::format("{}: {} bytes, the record {} says {}: cut, or written by another job; make the set again "
                             "with `ogrom data`",
-                            file, bytes, record, root.contains(key) ? root[key].dump() : "nothing"));
+                            file, bytes, record, root.contains(key) ? json_text(root[key]) : "nothing"));
     }
 }
 
 // The record of a token set, or a tokenizer.json: what the file says of itself.
 int inspect_json(const InspectOptions& options, const std::string& path) {
-    ordered_json root;
-    try {
-        root = ordered_json::parse(read_file(path, json_limit, ExitCode::data));
-    } catch (const nlohmann::json::exception& error) {
-        fail(ExitCode::data, fmt::format("{}: {}", path, error.what()));
-    }
+    const ordered_json root =
+        parse_json<ordered_json>(read_file(path, json_limit, ExitCode::data), path, ExitCode::data);
     const bool tokenizer = root.is_object() && root.contains("model") && root["model"].is_object();
     const std::string kind = tokenizer                                     ? "tokenizer"
                              : root.is_object() && root.contains("tokens") ? "token set"

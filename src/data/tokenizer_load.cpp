@@ -1,12 +1,11 @@
 // Reading of tokenizer files; what is accepted stands in tokenizer_file.h.
 #include <algorithm>
 #include <fmt/core.h>
-#include <nlohmann/json.hpp>
-#include <unordered_set>
 
 #include "kernels/common/error.h"
 
 #include "src/base/file.h"
+#include "src/base/json.h"
 #include "src/data/tokenizer_file.h"
 
 namespace ogrom {
@@ -22,25 +21,8 @@ constexpr std::string_view gpt2_pattern =
     fail(ExitCode::data, where + ": " + what);
 }
 
-// A JSON file in which no object names a key twice (the parser would keep the last and say nothing).
 Json parse_file(const std::string& path) {
-    std::vector<std::unordered_set<std::string>> keys;
-    const auto watch = [&](int, Json::parse_event_t event, Json& value) {
-        if (event == Json::parse_event_t::object_start) {
-            keys.emplace_back();
-        } else if (event == Json::parse_event_t::object_end) {
-            keys.pop_back();
-        } else if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second) {
-            refuse(path, fmt::format("key '{}' stands twice in one object", value.get<std::string>()));
-        }
-        return true;
-    };
-    Json json;
-    try {
-        json = Json::parse(read_file(path, file_limit_bytes, ExitCode::data), watch);
-    } catch (const Json::exception& error) {
-        refuse(path, error.what());
-    }
+    Json json = parse_json<Json>(read_file(path, file_limit_bytes, ExitCode::data), path, ExitCode::data);
     if (!json.is_object()) {
         refuse(path, "not a JSON object");
     }
@@ -49,7 +31,7 @@ Json parse_file(const std::string& path) {
 
 i64 id_of(const Json& value, const std::string& where, const std::string& entry) {
     if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<u64>() > 0x7FFFFFFFFFFFFFFFULL)) {
-        refuse(where, "'" + entry + "': an id must be a whole number, not " + value.dump());
+        refuse(where, "'" + entry + "': an id must be a whole number, not " + json_text(value));
     }
     return value.get<i64>();
 }
@@ -83,8 +65,8 @@ void check_component(const Json& component, const std::string& where, const std:
             fits = fits || one == value;
         }
         if (!fits) {
-            refuse(where, fmt::format("'{}' = {} is not built; only {} is", key, value.dump().substr(0, 200),
-                                      rule->values.front().dump()));
+            refuse(where, fmt::format("'{}' = {} is not built; only {} is", key, json_text(value),
+                                      json_text(rule->values.front())));
         }
     }
 }
@@ -190,7 +172,7 @@ void read_merges(const Json& merges, const std::string& path, VocabBuilder& buil
         } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
             builder.add_merge(merge[0].get<std::string>(), merge[1].get<std::string>(), where);
         } else {
-            refuse(where.text(), merge.dump().substr(0, 200) + " is not a merge: \"a b\" or [\"a\", \"b\"]");
+            refuse(where.text(), json_text(merge) + " is not a merge: \"a b\" or [\"a\", \"b\"]");
         }
     }
 }

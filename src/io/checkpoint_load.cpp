@@ -19,24 +19,6 @@ namespace {
 constexpr std::size_t listed_differences = 200;
 constexpr i64 read_piece_bytes = i64{256} << 20;
 
-// A part holds plain datasets of its own bytes: a source that reads on from elsewhere would leave the folder.
-void check_parts(const std::string& folder, const Manifest& manifest, int share, int shares) {
-    for (std::size_t i = 0; i < manifest.files.size(); ++i) {
-        if (manifest.files[i].file == master_name || static_cast<int>(i) % shares != share) {
-            continue;
-        }
-        const std::string path = join_path(folder, manifest.files[i].file);
-        const h5::File file = h5::open_read(path);
-        for (const h5::Object& object : h5::list(file.get(), path)) {
-            const h5::Dataset dataset = h5::open_dataset(file.get(), "/" + object.name, path);
-            const h5::Properties creation(h5::check(H5Dget_create_plist(dataset.get()), path, object.name));
-            require(H5Pget_layout(creation.get()) == H5D_CONTIGUOUS && H5Pget_external_count(creation.get()) == 0,
-                    ExitCode::checkpoint,
-                    fmt::format("{}: /{} does not hold its own data in one piece; refused", path, object.name));
-        }
-    }
-}
-
 void refuse(const Match& match, const std::string& path) {
     const std::vector<std::string> lines = match.lines();
     std::string message = fmt::format("{}: {} tensors do not match this run:", path, lines.size());
@@ -166,6 +148,24 @@ std::span<const HeldRange<T>> ranges_of(std::span<const StateGroup<T>> groups, s
 }
 
 }  // namespace
+
+// A part holds plain datasets of its own bytes: a source that reads on from elsewhere would leave the folder.
+void check_parts(const std::string& folder, const Manifest& manifest, int share, int shares) {
+    for (std::size_t i = 0; i < manifest.files.size(); ++i) {
+        if (manifest.files[i].file == master_name || static_cast<int>(i) % shares != share) {
+            continue;
+        }
+        const std::string path = join_path(folder, manifest.files[i].file);
+        const h5::File file = h5::open_read(path);
+        for (const h5::Object& object : h5::list(file.get(), path)) {
+            const h5::Dataset dataset = h5::open_dataset(file.get(), "/" + object.name, path);
+            const h5::Properties creation(h5::check(H5Dget_create_plist(dataset.get()), path, object.name));
+            require(H5Pget_layout(creation.get()) == H5D_CONTIGUOUS && H5Pget_external_count(creation.get()) == 0,
+                    ExitCode::checkpoint,
+                    fmt::format("{}: /{} does not hold its own data in one piece; refused", path, object.name));
+        }
+    }
+}
 
 template <class T>
 LoadTarget load_target(std::span<const StateGroup<T>> wanted, const ParameterLayout& layout) {

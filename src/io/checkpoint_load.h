@@ -48,7 +48,10 @@ LoadResult load_state(const std::string& folder, const Manifest& manifest, const
 // True for groups at the root of a checkpoint that hold state: all but header, extra and model.
 bool holds_state(const std::string& group);
 
-// Refuses a dataset that reads from anywhere but listed files of its own folder, or that its sources do not cover.
+// Refuses parts whose datasets do not hold their own data in one piece; every `shares`th part from `share` on.
+void check_parts(const std::string& folder, const Manifest& manifest, int share, int shares);
+
+// Refuses a dataset that reads from anywhere but listed parts of its own folder, or that its sources do not cover.
 void check_sources(hid_t dataset, const std::string& file, const std::string& item, const Manifest& manifest);
 
 // Reads a whole dataset in pieces of rows below 256 MiB into `to`, as `type`.

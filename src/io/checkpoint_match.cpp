@@ -120,11 +120,13 @@ void check_sources(hid_t dataset, const std::string& file, const std::string& it
     for (std::size_t i = 0; i < count; ++i) {
         char name[64] = {};
         const ssize_t length = H5Pget_virtual_filename(creation.get(), i, name, sizeof name);
-        const bool listed = length > 0 && length < static_cast<ssize_t>(sizeof name) &&
-                            std::any_of(manifest.files.begin(), manifest.files.end(),
-                                        [&](const FileRecord& record) { return record.file == name; });
-        if (!listed) {
-            fail(ExitCode::checkpoint, fmt::format("{}: {} reads from '{}', which is not a file of this checkpoint "
+        // The master is no source: a dataset that reads from itself has no end.
+        const bool part = length > 0 && length < static_cast<ssize_t>(sizeof name) &&
+                          std::any_of(manifest.files.begin(), manifest.files.end(), [&](const FileRecord& record) {
+                              return record.file == name && record.file != master_name;
+                          });
+        if (!part) {
+            fail(ExitCode::checkpoint, fmt::format("{}: {} reads from '{}', which is not a part of this checkpoint "
                                                    "(absolute names and '..' are refused)",
                                                    file, item, name));
         }

@@ -177,6 +177,8 @@ void save_checkpoint(Communicator& world, const std::string& directory, const Ch
                 log_warning("{}", error.what());
             }
         }
+        // The first rank that ends takes the others with it: not before the folder is gone.
+        world.barrier("checkpoint.removed").wait();
         throw;
     }
     // The new checkpoint is durable: failing to remove an old one is no failed save.

@@ -78,7 +78,7 @@ void read_pieces(hid_t dataset, const InspectEntry& entry, Dtype type, const std
         return;
     }
     const i64 row = total / rows;
-    require(row * width <= i64{4} << 30, ExitCode::checkpoint,
+    require(row > 0 && row * width <= i64{4} << 30, ExitCode::checkpoint,
             fmt::format("{}: {}: a row of {} values", file, entry.path, row));
     const i64 step = std::max<i64>(1, piece_bytes / (row * width));
     std::vector<std::byte> buffer;
@@ -130,6 +130,7 @@ OpenCheckpoint open_checkpoint(const std::string& folder) {
     for (const FileRecord& record : manifest.files) {
         bytes += record.bytes;
     }
+    check_parts(folder, manifest, 0, 1);
     opened.handle = h5::open_read(opened.file);
     std::vector<InspectEntry> entries;
     walk(opened.handle.get(), "", opened.file, 0, entries);
@@ -211,7 +212,8 @@ std::vector<InspectEntry> describe_file(const std::string& path) {
     });
 }
 
-void hash_tensors(const std::string& path, std::vector<InspectEntry>& entries, i64 limit_bytes) {
+void hash_tensors(const std::string& path, std::vector<InspectEntry>& entries, i64 limit_bytes,
+                  const Manifest& manifest) {
     on_io_thread([&] {
         const h5::File file = h5::open_read(path);
         for (InspectEntry& entry : entries) {
@@ -223,6 +225,7 @@ void hash_tensors(const std::string& path, std::vector<InspectEntry>& entries, i
                 entry.bytes <= limit_bytes, ExitCode::checkpoint,
                 fmt::format("{}: {} claims {} bytes, the files have {}", path, entry.path, entry.bytes, limit_bytes));
             const h5::Dataset dataset = h5::open_dataset(file.get(), entry.path, path);
+            check_sources(dataset.get(), path, entry.path, manifest);
             BlockHasher hasher;
             read_pieces(dataset.get(), entry, *type, path,
                         [&](std::span<const std::byte> bytes) { hasher.add(bytes); });

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/io/checkpoint.h"
+#include "src/io/manifest.h"
 
 namespace ogrom {
 
@@ -21,8 +22,10 @@ struct InspectEntry {
 // The tree of a file, depth first, links named but not followed; at most 1,000,000 entries.
 std::vector<InspectEntry> describe_file(const std::string& path);
 
-// Fills `hash` of every numeric dataset. `limit_bytes`: bytes of the file and its parts together.
-void hash_tensors(const std::string& path, std::vector<InspectEntry>& entries, i64 limit_bytes);
+// Fills `hash` of every numeric dataset. `limit_bytes`: bytes of the file and its parts together. Error(checkpoint) for
+// a dataset that reads from a file that is no part of `manifest` (empty: a file that stands alone).
+void hash_tensors(const std::string& path, std::vector<InspectEntry>& entries, i64 limit_bytes,
+                  const Manifest& manifest);
 
 struct Difference {
     std::string path;

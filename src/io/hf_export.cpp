@@ -181,6 +181,19 @@ void put_tokenizer(const Disk& disk, const std::string& folder, const std::strin
     put_text(disk, folder, "tokenizer_config.json", config.dump(2) + "\n");
 }
 
+// Values that came from 16 bits go back into them without a loss.
+Dtype natural_type(const CheckpointReader& reader) {
+    const auto found = reader.header().extra.find(hf_type_key);
+    if (found != reader.header().extra.end() && reader.header().step == 0) {
+        for (const Dtype type : {Dtype::bf16, Dtype::fp16}) {
+            if (found->second == name_of(type)) {
+                return type;
+            }
+        }
+    }
+    return reader.type();
+}
+
 }  // namespace
 
 HfReport export_hf(const std::string& checkpoint, const std::string& out, std::optional<Dtype> type, i64 shard_bytes) {
@@ -188,7 +201,7 @@ HfReport export_hf(const std::string& checkpoint, const std::string& out, std::o
     require(reader.type() == Dtype::fp32 || reader.type() == Dtype::fp64, ExitCode::usage,
             fmt::format("{}: weights in {}; the export reads fp32 and fp64", reader.folder(), name_of(reader.type())));
     HfReport report;
-    report.type = type.value_or(reader.type());
+    report.type = type.value_or(natural_type(reader));
     const std::optional<Tokenizer> tokenizer = tokenizer_of(reader.header(), report.tokenizer);
     const std::string config =
         hf_config(reader.model(), report.type, tokenizer ? tokenizer->eod() : std::optional<std::int32_t>());
@@ -202,6 +215,7 @@ HfReport export_hf(const std::string& checkpoint, const std::string& out, std::o
         put_tokenizer(disk, folder.path(), reader.header().tokenizer_path, *tokenizer, reader.model().sequence);
     }
     folder.commit();
+    report.tokenizer_left = !tokenizer;
     report.step = reader.header().step;
     report.tensors = static_cast<i64>(hf_tensors(reader.model()).size());
     report.parameters = reader.table().count();

@@ -3,9 +3,9 @@
 #include "src/io/hf_gpt2.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <set>
 
+#include "src/base/json.h"
 #include "src/base/text.h"
 
 namespace ogrom {
@@ -14,7 +14,7 @@ namespace {
 using nlohmann::json;
 
 [[noreturn]] void refuse(const std::string& path, const std::string& key, const json& value, const std::string& right) {
-    fail(ExitCode::data, fmt::format("{}: {} = {}; would be right: {}", path, key, value.dump().substr(0, 200), right));
+    fail(ExitCode::data, fmt::format("{}: {} = {}; would be right: {}", path, key, json_text(value), right));
 }
 
 // A config.json with the keys that were looked at.
@@ -66,7 +66,7 @@ public:
                 return;
             }
         }
-        refuse(path_, key, *value, allowed.front().dump());
+        refuse(path_, key, *value, json_text(allowed.front()));
     }
     void forget(const std::vector<std::string>& keys) { seen_.insert(keys.begin(), keys.end()); }
     [[nodiscard]] std::vector<std::string> unused() const {
@@ -88,13 +88,9 @@ private:
 
 json read_json(const std::string& path) {
     constexpr i64 longest = i64{1} << 20;
-    try {
-        json root = json::parse(read_file(path, longest, ExitCode::data));
-        require(root.is_object(), ExitCode::data, path + ": no object of keys");
-        return root;
-    } catch (const json::exception& error) {
-        fail(ExitCode::data, fmt::format("{}: no JSON: {}", path, error.what()));
-    }
+    json root = parse_json<json>(read_file(path, longest, ExitCode::data), path, ExitCode::data);
+    require(root.is_object(), ExitCode::data, path + ": no object of keys");
+    return root;
 }
 
 void demand_known_model(Config& config) {

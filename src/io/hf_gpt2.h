@@ -14,6 +14,9 @@
 
 namespace ogrom {
 
+// In the header's extra: the type of the files that a checkpoint was made from.
+inline constexpr const char* hf_type_key = "imported_type";
+
 struct HfTensor {
     std::string name;  // without the prefix "transformer."
     std::vector<i64> shape;
@@ -52,6 +55,7 @@ private:
     void find_tensors();
     void choose_table(std::map<std::string, std::string>& stored, HfTensor& table) const;
     void find_tokenizer();
+    void remember_type();
     template <class T>
     void read_as(const Place& place, const Parameter& tensor, i64 first, i64 count, T* to) const;
 
@@ -70,10 +74,12 @@ private:
 struct HfReport {
     i64 step = 0, tensors = 0, parameters = 0, files = 0, bytes = 0;
     Dtype type = Dtype::fp32;
-    std::string tokenizer;  // what became of it, a line for the log
+    std::string tokenizer;        // what became of it, a line for the log
+    bool tokenizer_left = false;  // the folder has none
 };
 // Makes `out` from a checkpoint: config.json, model.safetensors (or shards of at most `shard_bytes`, and an index),
-// tokenizer files. `type`: of the values; none: as the checkpoint has them.
+// tokenizer files. `type`: of the values; none: that of the files that the checkpoint was made from, where it holds
+// their values still (step 0), else as the checkpoint has them.
 HfReport export_hf(const std::string& checkpoint, const std::string& out, std::optional<Dtype> type, i64 shard_bytes);
 
 }  // namespace ogrom

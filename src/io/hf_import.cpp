@@ -3,6 +3,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
+#include <set>
 
 #include "kernels/common/fault.h"
 
@@ -41,6 +42,7 @@ HfSource::HfSource(const std::string& folder)
     find_tokenizer();
     header_.provenance_json = "{}";
     header_.extra["imported"] = "Hugging Face GPT-2";
+    remember_type();
     header_.weight_hash = hash_weights(*this);
 }
 
@@ -121,6 +123,19 @@ void HfSource::find_tensors() {
     require(all == 0, ExitCode::data,
             fmt::format("{}: {} tensors are not those of the GPT-2 that config.json describes:\n  {}{}", folder_, all,
                         join(faults, "\n  "), all > listed ? "\n  ..." : ""));
+}
+
+// Of the values in the files, for the way back: ours are wider. Files of several types come back in the widest.
+void HfSource::remember_type() {
+    std::set<Dtype> types;
+    for (const auto& [row, place] : places_) {
+        types.insert(*set_.find(place.stored)->held);
+    }
+    if (types.size() == 1) {
+        header_.extra[hf_type_key] = name_of(*types.begin());
+    } else {
+        log_warning("{}: tensors of several types; an export without --dtype will be in {}", folder_, name_of(type_));
+    }
 }
 
 void HfSource::find_tokenizer() {

@@ -6,10 +6,9 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <limits>
-#include <nlohmann/json.hpp>
-#include <set>
 #include <type_traits>
 
+#include "src/base/json.h"
 #include "src/base/text.h"
 
 namespace ogrom {
@@ -39,31 +38,9 @@ constexpr OtherType other_types[] = {{"I64", 8}, {"U64", 8}, {"I32", 4},  {"U32"
     fail(ExitCode::data, path + ": " + what);
 }
 
-// JSON where no key stands twice in an object: which of the two a reader takes is anyone's guess.
-json parse_strictly(std::string_view text, const std::string& path) {
-    std::vector<std::set<std::string>> keys;
-    const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
-        if (event == json::parse_event_t::object_start) {
-            keys.resize(static_cast<std::size_t>(depth) + 1);
-            keys.back().clear();
-        } else if (event == json::parse_event_t::key) {
-            const auto& name = parsed.get_ref<const std::string&>();
-            if (!keys.at(static_cast<std::size_t>(depth) - 1).insert(name).second) {
-                refuse(path, quote(name) + " stands twice");
-            }
-        }
-        return true;
-    };
-    try {
-        return json::parse(text, watch);
-    } catch (const json::exception& error) {
-        refuse(path, std::string("no JSON: ") + error.what());
-    }
-}
-
 i64 natural(const json& value, const std::string& path, const std::string& where) {
     if (!value.is_number_unsigned() || value.get<u64>() > static_cast<u64>(std::numeric_limits<i64>::max())) {
-        refuse(path, where + " has " + value.dump().substr(0, 100) + "; would be right: a whole number from 0 on");
+        refuse(path, where + " has " + json_text(value) + "; would be right: a whole number from 0 on");
     }
     return value.get<i64>();
 }
@@ -117,6 +94,7 @@ SafeTensor parse_tensor(const std::string& name, const json& item, i64 room, con
 
 void require_no_gaps(const std::map<std::string, SafeTensor>& tensors, i64 room, const std::string& path) {
     std::vector<std::pair<i64, i64>> ranges;
+    ranges.reserve(tensors.size());
     for (const auto& [name, tensor] : tensors) {
         ranges.emplace_back(tensor.first, tensor.first + tensor.bytes);
     }
@@ -164,7 +142,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path), file_(p
                                  longest_header));
     }
     const i64 start = length_bytes + static_cast<i64>(length), room = file_.size() - start;
-    const json header = parse_strictly(file_.view().substr(length_bytes, length), path);
+    const json header = parse_json<json>(file_.view().substr(length_bytes, length), path, ExitCode::data);
     if (!header.is_object()) {
         refuse(path, "the header is no object of tensors");
     }
@@ -173,8 +151,11 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path), file_(p
             tensors_.emplace(name, parse_tensor(name, item, room, path));
             continue;
         }
+        if (!item.is_object()) {
+            refuse(path, "__metadata__ is no object of texts");
+        }
         for (const auto& [key, value] : item.items()) {
-            if (!item.is_object() || !value.is_string()) {
+            if (!value.is_string()) {
                 refuse(path, "__metadata__ may hold texts alone");
             }
             metadata_.emplace(key, value.get<std::string>());
@@ -228,7 +209,7 @@ SafetensorsSet::SafetensorsSet(const std::string& folder) {
 }
 
 void SafetensorsSet::open_shards(const std::string& folder, const std::string& index) {
-    const json root = parse_strictly(read_file(index, longest_header, ExitCode::data), index);
+    const json root = parse_json<json>(read_file(index, longest_header, ExitCode::data), index, ExitCode::data);
     if (!root.is_object() || !root.contains("weight_map") || !root["weight_map"].is_object()) {
         refuse(index, "needs \"weight_map\": an object of tensors and files");
     }
@@ -236,8 +217,8 @@ void SafetensorsSet::open_shards(const std::string& folder, const std::string& i
     for (const auto& [name, item] : root["weight_map"].items()) {
         const std::string file = item.is_string() ? item.get<std::string>() : "";
         if (file.empty() || file.find('/') != std::string::npos || file.find("..") != std::string::npos) {
-            refuse(index, fmt::format("tensor {}: {} is no name of a file in this folder", quote(name),
-                                      item.dump().substr(0, 200)));
+            refuse(index,
+                   fmt::format("tensor {}: {} is no name of a file in this folder", quote(name), json_text(item)));
         }
         const std::string path = join_path(folder, file);
         if (!opened.contains(file)) {

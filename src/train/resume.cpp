@@ -17,6 +17,10 @@ constexpr const char* kernels_key = "kernels";
 // The run file, data and tokenizer of a checkpoint against this run's.
 void check_fits(const CheckpointHeader& header, const RunConfig& run, const Sampler& sampler, const SavedTexts& texts,
                 const std::string& checkpoint, int rank) {
+    require(!header.run_toml.empty(), ExitCode::checkpoint,
+            fmt::format("{}: was not written by a run (converted from another form): it holds weights alone, and no "
+                        "run can go on from it",
+                        checkpoint));
     std::vector<std::string> refused;
     bool other_order = false;
     for (const ResumeChange& change : resume_changes(header.run_toml, run)) {

@@ -56,8 +56,12 @@ expect_text '^0 of [0-9]+ tensors differ$'
 for type in bf16 fp16; do
     expect_exit 0 "$OGROM" convert tiny --to hf --dtype "$type" --out "$type-1"
     expect_exit 0 "$OGROM" convert "$type-1" --from hf --out "$type-2"
-    expect_exit 0 "$OGROM" convert "$type-2" --to hf --dtype "$type" --out "$type-3"
+    # The type of the files is remembered (field case B64: it never changes without a key).
+    expect_exit 0 "$OGROM" convert "$type-2" --to hf --out "$type-3"
+    expect_text "tensors of $type,"
     cmp "$type-1/model.safetensors" "$type-3/model.safetensors" || fail "$type: other bytes"
+    expect_exit 0 "$OGROM" convert "$type-2" --to hf --dtype fp32 --out "$type-4"
+    expect_text 'tensors of fp32,'
 done
 
 # A run of our own, with its tokenizer: the true vocabulary, no rows of padding.
@@ -67,7 +71,11 @@ expect_exit 0 launch 2 "$OGROM" train run.toml --set parallel.tensor=2
 expect_exit 0 "$OGROM" convert out --to hf --out own
 header_of own/model.safetensors | grep -q '"transformer.wte.weight":{"dtype":"F32","shape":\[257,32\]' || fail "rows of the table"
 [ -s own/tokenizer.json ] || fail "no tokenizer"
+expect_text 'own: tokenizer from byte'
 expect_exit 0 "$OGROM" convert own --from hf --out own-again
+# No run wrote this one: no run goes on from it.
+expect_exit 4 "$OGROM" train run.toml --set run.output=fresh --resume=own-again
+expect_text 'own-again.*: was not written by a run .*weights alone'
 expect_exit 0 "$OGROM" sample own-again --prompt Rain --tokens 3
 for model in out own-again; do
     expect_exit 0 "$OGROM" sample "$model" --ids 1,2,256 --logits "logits-$model"

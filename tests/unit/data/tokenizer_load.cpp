@@ -119,7 +119,7 @@ TEST_F(TokenizerLoad, RefusesBadIds) {
     EXPECT_SAYS(refusal(missing), "byte 0x7A has no id");
     std::string text = good_json().dump();
     text.insert(text.find("\"abc\":257"), "\"abc\":300,");
-    EXPECT_SAYS(message_of([&] { load(text); }), "key 'abc' stands twice");
+    EXPECT_SAYS(message_of([&] { load(text); }), "key \"abc\" stands twice");
     EXPECT_SAYS(message_of([&] { load(text.substr(0, 500)); }), "t.json: ");
     // A value of any other type is a fault of the file, whatever the key.
     for (const char* pointer : {"/pre_tokenizer/add_prefix_space", "/pre_tokenizer/use_regex", "/model/vocab/abc",

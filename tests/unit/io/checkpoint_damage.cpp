@@ -233,7 +233,7 @@ TEST(CheckpointDamage, FilesThatReachOutsideTheirFolderAreRefused) {
                   H5Lcreate_external("/etc/other.h5", "/x", file, "/weights/final_norm.bias", H5P_DEFAULT, H5P_DEFAULT);
               }),
               "/weights/final_norm.bias is a link to elsewhere");
-    for (const char* source : {"../other.h5", "/tmp/other.h5", "part-00007.h5"}) {
+    for (const char* source : {"../other.h5", "/tmp/other.h5", "part-00007.h5", "checkpoint.h5", "."}) {
         expect_in(fault_after([&](hid_t file) {
                       H5Ldelete(file, "/weights/final_norm.bias", H5P_DEFAULT);
                       const hsize_t extent = 10;
@@ -243,7 +243,7 @@ TEST(CheckpointDamage, FilesThatReachOutsideTheirFolderAreRefused) {
                       const h5::Dataset made(H5Dcreate2(file, "/weights/final_norm.bias", H5T_IEEE_F32LE, space.get(),
                                                         H5P_DEFAULT, creation.get(), H5P_DEFAULT));
                   }),
-                  source);
+                  std::string("reads from '") + source + "', which is not a part");
     }
     // A group, and raw data kept in a file of its own.
     expect_in(fault_after([](hid_t file) {

@@ -28,8 +28,8 @@ const InspectEntry* find(const std::vector<InspectEntry>& entries, const std::st
 
 TEST(Describe, TreeHasShapesTypesAndBytesAndHashesOfValues) {
     const Folder folder;
-    const std::string one = test::save_small<double>(folder.path("a"), 2, 1) + "/checkpoint.h5";
-    const std::string three = test::save_small<double>(folder.path("b"), 2, 3) + "/checkpoint.h5";
+    const std::string one_step = test::save_small<double>(folder.path("a"), 2, 1), one = one_step + "/checkpoint.h5";
+    const std::string cut_step = test::save_small<double>(folder.path("b"), 2, 3), three = cut_step + "/checkpoint.h5";
     std::vector<InspectEntry> entries = describe_file(one), cut = describe_file(three);
     const InspectEntry* entry = find(entries, "/moment1/embedding.token.weight");
     ASSERT_NE(entry, nullptr);
@@ -38,8 +38,8 @@ TEST(Describe, TreeHasShapesTypesAndBytesAndHashesOfValues) {
     EXPECT_EQ(entry->bytes, 37 * 10 * 8);
     ASSERT_NE(find(entries, "/weights"), nullptr);
     EXPECT_EQ(find(entries, "/weights")->kind, "group");
-    hash_tensors(one, entries, 1 << 20);
-    hash_tensors(three, cut, 1 << 20);
+    hash_tensors(one, entries, 1 << 20, read_manifest(one_step));
+    hash_tensors(three, cut, 1 << 20, read_manifest(cut_step));
     for (const InspectEntry& tensor : entries) {
         if (tensor.path.starts_with("/weights/")) {
             EXPECT_EQ(tensor.hash.size(), 32u);
@@ -76,8 +76,40 @@ TEST(Describe, ExtentsBeyondTheFileAreRefusedBeforeReading) {
     });
     std::vector<InspectEntry> entries = describe_file(path);
     EXPECT_EQ(entries.at(0).bytes, i64{1} << 47);
-    const std::string text = test::fault_text([&] { hash_tensors(path, entries, file_size(path)); });
+    const std::string text = test::fault_text([&] { hash_tensors(path, entries, file_size(path), {}); });
     EXPECT_NE(text.find("/huge claims 140737488355328 bytes"), std::string::npos) << text;
+}
+
+// A moment has no hash in the header, and a comparison reads parts that no load has looked at.
+TEST(Describe, NothingIsReadFromOutsideTheFolder) {
+    const Folder folder;
+    const std::string step = test::save_small<float>(folder.path(), 2, 1), master = step + "/checkpoint.h5";
+    const std::string other = test::save_small<float>(folder.path("other"), 2, 1);
+    const hsize_t extent = 10;
+    test::edit_master(step, [&](hid_t file) {
+        H5Ldelete(file, "/moment1/final_norm.bias", H5P_DEFAULT);
+        const h5::Space space(H5Screate_simple(1, &extent, nullptr));
+        const h5::Properties creation(H5Pcreate(H5P_DATASET_CREATE));
+        H5Pset_virtual(creation.get(), space.get(), "../other.h5", "/x", space.get());
+        const h5::Dataset made(H5Dcreate2(file, "/moment1/final_norm.bias", H5T_IEEE_F32LE, space.get(), H5P_DEFAULT,
+                                          creation.get(), H5P_DEFAULT));
+    });
+    std::vector<InspectEntry> entries = describe_file(master);
+    std::string text = test::fault_text([&] { hash_tensors(master, entries, 1 << 20, read_manifest(step)); });
+    EXPECT_NE(text.find("/moment1/final_norm.bias reads from '../other.h5'"), std::string::npos) << text;
+    text = test::fault_text([&] { hash_tensors(master, entries, 1 << 20, {}); });
+    EXPECT_NE(text.find("which is not a part"), std::string::npos) << text;
+    on_io_thread([&] {
+        const h5::File part(H5Fopen((other + "/part-00000.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT));
+        H5Ldelete(part.get(), "/moment2", H5P_DEFAULT);
+        const h5::Space space(H5Screate_simple(1, &extent, nullptr));
+        const h5::Properties creation(H5Pcreate(H5P_DATASET_CREATE));
+        H5Pset_external(creation.get(), "/etc/hostname", 0, 40);
+        const h5::Dataset made(
+            H5Dcreate2(part.get(), "/moment2", H5T_IEEE_F32LE, space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT));
+    });
+    text = test::fault_text([&] { (void)compare_checkpoints(other, other); });
+    EXPECT_NE(text.find("part-00000.h5: /moment2 does not hold its own data"), std::string::npos) << text;
 }
 
 TEST(Describe, DifferencesOfTwoCheckpointsByTensor) {

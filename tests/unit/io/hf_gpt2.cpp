@@ -154,6 +154,10 @@ TEST(HfGpt2, RefusesByName) {
     EXPECT_NE(fault_of(more).find("unexpected: h.0.attn.c_new.weight"), std::string::npos);
     EXPECT_NE(fault_of(rows).find("wte.weight: shape [64, 6] in the file, [5, 6] by config.json"), std::string::npos);
     EXPECT_NE(fault_of(twice).find("\"ln_f.bias\" stands with and without"), std::string::npos);
+    // Given twice: which of the two a reader takes is anyone's guess, and a wrong n_head gives a model that runs.
+    EXPECT_NE(fault_of(usual(), R"(,"n_head":2)").find("key \"n_head\" stands twice"), std::string::npos);
+    const std::string deep = R"(,"n_ctx":)" + std::string(200'000, '[') + std::string(200'000, ']');
+    EXPECT_NE(fault_of(usual(), deep).find("nested more than 64 deep"), std::string::npos);
     for (const char* key : {R"("activation_function":"relu")", R"("scale_attn_by_inverse_layer_idx":true)",
                             R"("scale_attn_weights":false)", R"("add_cross_attention":true)", R"("n_ctx":5)",
                             R"("tie_word_embeddings":1)", R"("embd_pdrop":1.5)", R"("layer_norm_epsilon":"x")"}) {

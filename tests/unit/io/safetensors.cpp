@@ -33,6 +33,12 @@ std::string fault_of(const std::string& bytes) {
     return "";
 }
 
+// Brackets that would overrun the stack of whoever goes down them.
+std::string nested(const std::string& before, const std::string& after) {
+    constexpr std::size_t deep = 200'000;
+    return before + std::string(deep, '[') + std::string(deep, ']') + after;
+}
+
 TEST(Safetensors, RefusesHeadersThatLie) {
     struct Case {
         std::string header, values, text;
@@ -57,6 +63,10 @@ TEST(Safetensors, RefusesHeadersThatLie) {
             {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
              four, "\"a\" stands twice"},
             {R"({"a":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}})", four, "\"dtype\" stands twice"},
+            {R"({"__metadata__":null})", "", "no object of texts"},
+            {R"({"__metadata__":[]})", "", "no object of texts"},
+            {nested(R"({"a":{"dtype":"F32","shape":)", R"(,"data_offsets":[0,4]}})"), four, "more than 64 deep"},
+            {nested(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":)", "}}"), four, "more than 64 deep"},
             {R"({"__metadata__":{"a":1}})", "", "texts alone"}}) {
         EXPECT_NE(fault_of(file_of(one.header, one.values)).find(one.text), std::string::npos)
             << one.header << ": " << fault_of(file_of(one.header, one.values));
