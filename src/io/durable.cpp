@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
@@ -18,11 +19,48 @@ namespace {
 // One write stays below every 32-bit count on the way to the disk (field case B23).
 constexpr std::size_t write_chunk = 16u << 20;
 
+// Small against the pause that follows it, large enough for the disk.
+constexpr std::size_t paced_slice = 4u << 20;
+
+double clock_s() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 [[noreturn]] void fail_system(const std::string& path, const std::string& operation) {
     fail(ExitCode::checkpoint, fmt::format("{}: {}: {}", path, operation, std::strerror(errno)));
 }
 
 }  // namespace
+
+void Pace::wrote(i64 bytes) {
+    std::unique_lock lock(mutex_);
+    const double now = clock_s();
+    begun_s_ = begun_s_ < 0 ? now : begun_s_;
+    written_ += static_cast<double>(bytes);
+    if (bytes_per_s_ > 0) {
+        const double pause = begun_s_ + written_ / bytes_per_s_ - now;
+        change_.wait_for(lock, std::chrono::duration<double>(std::max(0.0, pause)),
+                         [this] { return hurried_ || cancelled_; });
+        paused_s_ = paused_s_ + clock_s() - now;
+    }
+    require(!cancelled_, ExitCode::checkpoint, "the save was given up");
+}
+
+void Pace::hurry() {
+    const std::lock_guard lock(mutex_);
+    hurried_ = true;
+    change_.notify_all();
+}
+
+void Pace::cancel() {
+    const std::lock_guard lock(mutex_);
+    cancelled_ = true;
+    change_.notify_all();
+}
+
+std::size_t Pace::slice() const {
+    return bytes_per_s_ > 0 ? paced_slice : write_chunk;
+}
 
 void Disk::make_folders(const std::string& path) const {
     announce("make_folder", path);
@@ -80,12 +118,16 @@ DurableFile::DurableFile(const Disk& disk, const std::string& path)
     : disk_(disk), writer_((disk.announce("create", path), path), Create::exclusive) {}
 
 void DurableFile::append(std::span<const std::byte> bytes) {
+    Pace* const pace = disk_.pace();
     while (!bytes.empty()) {
-        const auto part = bytes.first(std::min(bytes.size(), write_chunk));
+        const auto part = bytes.first(std::min(bytes.size(), pace == nullptr ? write_chunk : pace->slice()));
         disk_.announce("write", writer_.path());
         writer_.write({reinterpret_cast<const char*>(part.data()), part.size()});
         hasher_.add(part);
         bytes = bytes.subspan(part.size());
+        if (pace != nullptr) {
+            pace->wrote(static_cast<i64>(part.size()));
+        }
     }
 }
 

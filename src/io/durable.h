@@ -1,7 +1,11 @@
 // What must survive a crash, on top of base/file: every operation is announced to an optional watcher before it happens
 // (tests record the order there, or end the process), and files are hashed while they are written.
 #pragma once
+#include <atomic>
+#include <condition_variable>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,11 +17,32 @@
 
 namespace ogrom {
 
+// How fast a background writer may go on. The thread that writes asks after each slice; another one changes its mind.
+class Pace {
+public:
+    explicit Pace(double bytes_per_s = 0) : bytes_per_s_(bytes_per_s) {}  // 0: without pauses
+    // For the writer, after `bytes` more were written: pauses. Throws Error(checkpoint) once cancelled.
+    void wrote(i64 bytes);
+    void hurry();   // someone waits for the writer: no pauses from now on
+    void cancel();  // nobody wants it any more
+    [[nodiscard]] std::size_t slice() const;
+    [[nodiscard]] double paused_s() const { return paused_s_.load(); }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable change_;
+    double bytes_per_s_, written_ = 0, begun_s_ = -1;
+    bool hurried_ = false, cancelled_ = false;
+    std::atomic<double> paused_s_{0};
+};
+
 class Disk {
 public:
     using Watcher = std::function<void(const std::string& operation, const std::string& path)>;
     Disk() = default;
     explicit Disk(Watcher watcher) : watcher_(std::move(watcher)) {}
+    void set_pace(std::shared_ptr<Pace> pace) { pace_ = std::move(pace); }
+    [[nodiscard]] Pace* pace() const { return pace_.get(); }  // null: as fast as it goes
 
     // All throw Error(checkpoint) with the path, the operation and the system's reason. Operations, as announced:
     // make_folder, sync_folder, rename, exchange, replace, remove, create, write, sync_file.
@@ -38,6 +63,7 @@ public:
 
 private:
     Watcher watcher_;
+    std::shared_ptr<Pace> pace_;
 };
 
 // A new file written front to back, hashed per 64 MiB block on the way.
