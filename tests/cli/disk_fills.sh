@@ -8,7 +8,7 @@ preload=$BINARY/tests/libpreload_faults.so
 make_corpus 200
 make_run 6
 model=(--set model.layers=4 --set model.hidden=256 --set model.heads=4 --set train.global_batch=4 --set train.micro_batch=1
-    --set checkpoint.interval_steps=1 --set checkpoint.keep_last=1)
+    --set checkpoint.interval_steps=1 --set checkpoint.keep_last=1 --set checkpoint.retries=0)
 
 # small SIZE command...: in a name space of its own with SIZE at ./small, then what is left there
 small() {
