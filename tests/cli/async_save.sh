@@ -43,9 +43,12 @@ launch 2 "$OGROM" train run.toml "${slow[@]}" --set train.steps=100000 --set che
     --set train.log_interval_steps=1 --set run.output=killed > run.log 2>&1 &
 job=$!
 await "$job" grep -qE 'step +601/' run.log || { tail run.log; fail "step 601 was not reached"; }
-# shellcheck disable=SC2046  # a list of processes
-kill -9 $(pgrep -f "^$OGROM train run.toml .*run.output=killed( |\$)")
+victims=$(pgrep -f "^$OGROM train run.toml .*run.output=killed( |\$)")
+# shellcheck disable=SC2086  # a list of processes
+kill -9 $victims
 wait "$job" || true
+gone() { for pid in $victims; do [ ! -e "/proc/$pid" ] || return 1; done; }
+await $$ gone || fail "the killed ranks are there"  # one that nobody has waited for yet counts as alive
 expect_exit 75 launch 2 "$OGROM" train run.toml "${slow[@]}" --set train.steps=100000 --set checkpoint.interval_steps=300 \
     --set run.output=killed --resume=auto --stop-after 1
 expect_text 'resumed from .*step-00000300'
