@@ -113,6 +113,7 @@ bool PendingSave::advance() {
         stage_ = Stage::over;
         if (error.code() != ExitCode::peer) {  // every rank is here with the same verdict, and none writes any more
             discard();
+            world_.barrier("checkpoint.discarded").wait();  // the first to leave may end the job
         }
         throw;
     }
