@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -116,7 +117,7 @@ TEST_P(CheckpointPending, ADeathAtAnyOperationLeavesAValidCheckpoint) {
     ASSERT_FALSE(die_before(GetParam(), folder.path("prepared"), 2, -1));
     i64 deaths = 0;
     for (; true; ++deaths) {
-        const std::string run = folder.path("run" + std::to_string(deaths));
+        const std::string run = folder.path(fmt::format("run{}", deaths));
         fs::copy(folder.path("prepared"), run, fs::copy_options::recursive);
         if (!die_before(GetParam(), run, 4, deaths)) {
             break;
@@ -124,7 +125,7 @@ TEST_P(CheckpointPending, ADeathAtAnyOperationLeavesAValidCheckpoint) {
     }
     EXPECT_GE(deaths, 15);
     for (i64 death = 0; death <= deaths; ++death) {
-        const std::string run = folder.path("run" + std::to_string(death));
+        const std::string run = folder.path(fmt::format("run{}", death));
         std::vector<std::string> passed;
         const auto found = find_latest(run, passed);
         ASSERT_TRUE(found.has_value()) << "death before operation " << death;
