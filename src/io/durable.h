@@ -3,6 +3,7 @@
 #pragma once
 #include <atomic>
 #include <condition_variable>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -25,7 +26,6 @@ public:
     void wrote(i64 bytes);
     void hurry();   // someone waits for the writer: no pauses from now on
     void cancel();  // nobody wants it any more
-    [[nodiscard]] std::size_t slice() const;
     [[nodiscard]] double paused_s() const { return paused_s_.load(); }
 
 private:
@@ -66,17 +66,30 @@ private:
     std::shared_ptr<Pace> pace_;
 };
 
-// A new file written front to back, hashed per 64 MiB block on the way.
+// Memory that a file at a pace takes while it is written.
+inline constexpr i64 direct_buffer_bytes = i64{1} << 20;
+
+// A new file written front to back, hashed per 64 MiB block on the way. At a pace it goes past the page cache where the
+// file system can: filling the cache takes about ten times the processor time that the writing takes, and the steps
+// want that.
 class DurableFile {
 public:
     DurableFile(const Disk& disk, const std::string& path);
     void append(std::span<const std::byte> bytes);
-    [[nodiscard]] i64 position() const { return writer_.written(); }
+    [[nodiscard]] i64 position() const { return position_; }
     FileRecord finish();  // fsync and close, both checked
 
 private:
+    void put(std::span<const std::byte> bytes);
+    void gather(std::span<const std::byte> bytes);
+    struct Free {
+        void operator()(void* memory) const { std::free(memory); }
+    };
     const Disk& disk_;
     FileWriter writer_;
+    std::unique_ptr<std::byte[], Free> block_;  // what is not written yet of a file past the cache; else null
+    std::size_t gathered_ = 0;
+    i64 position_ = 0;
     BlockHasher hasher_;
 };
 
