@@ -2,9 +2,12 @@
 // the same Error on every rank and the earlier checkpoints as they were (if only `latest` could not be replaced, the
 // new folder stands too: resume goes by folders). HDF5 on the I/O thread, MPI on the caller's. Next:
 // io/checkpoint_pending.cpp; the way back is io/checkpoint_load.cpp.
+#include <algorithm>
 #include <fmt/format.h>
 
 #include "src/base/kill_point.h"
+#include "src/base/log.h"
+#include "src/base/text.h"
 #include "src/io/checkpoint.h"
 #include "src/io/checkpoint_folder.h"
 #include "src/io/checkpoint_pending.h"
@@ -73,19 +76,28 @@ void require_equal_replicas(Communicator& replicas, u64 hash, const std::string&
 template <class T>
 void require_room(Communicator& world, const std::string& folder, const CheckpointHeader& header,
                   const ParameterLayout& layout, const ModelConfig& model,
-                  std::span<const StateGroup<const T>> to_write) {
+                  std::span<const StateGroup<const T>> to_write, const std::function<i64()>& at_once) {
     const SaveDraft draft = draft_save<T>(world, header, layout, model, to_write, io_thread());
     share_result(world, "checkpoint.room", [&] {
         if (world.rank() == 0) {
             Disk().require_free(folder, draft.bytes);
+            const i64 wanted = at_once ? at_once() : 1, room = free_bytes(folder) / std::max<i64>(1, draft.bytes);
+            if (room < wanted) {
+                log_warning(
+                    "{}: {} more checkpoints of {} will stand here at once, the one in the making included; there "
+                    "is room for {}: a later save will fail. Free space, or lower checkpoint.keep_last",
+                    folder, wanted, human_bytes(draft.bytes), room);
+            }
         }
         return std::string();
     });
 }
 template void require_room<float>(Communicator&, const std::string&, const CheckpointHeader&, const ParameterLayout&,
-                                  const ModelConfig&, std::span<const StateGroup<const float>>);
+                                  const ModelConfig&, std::span<const StateGroup<const float>>,
+                                  const std::function<i64()>&);
 template void require_room<double>(Communicator&, const std::string&, const CheckpointHeader&, const ParameterLayout&,
-                                   const ModelConfig&, std::span<const StateGroup<const double>>);
+                                   const ModelConfig&, std::span<const StateGroup<const double>>,
+                                   const std::function<i64()>&);
 
 template <class T>
 std::unique_ptr<PendingSave> begin_save(Communicator& world, const std::string& directory,

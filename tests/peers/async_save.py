@@ -62,7 +62,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ogrom", default="build/bench/ogrom")
     parser.add_argument("--samples", type=int, default=3)
-    parser.add_argument("--rate", type=float, default=50)
+    parser.add_argument("--rate", type=float, default=200)
     options = parser.parse_args()
     ogrom = (ROOT / options.ogrom).resolve()
     folder = ROOT / "results/runs/async-save-bench"
