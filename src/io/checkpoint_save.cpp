@@ -81,7 +81,8 @@ void require_room(Communicator& world, const std::string& folder, const Checkpoi
     share_result(world, "checkpoint.room", [&] {
         if (world.rank() == 0) {
             Disk().require_free(folder, draft.bytes);
-            const i64 wanted = at_once ? at_once() : 1, room = free_bytes(folder) / std::max<i64>(1, draft.bytes);
+            const i64 wanted = at_once ? at_once() : 1;
+            const i64 room = wanted > 1 ? free_bytes(folder) / std::max<i64>(1, draft.bytes) : 1;
             if (room < wanted) {
                 log_warning(
                     "{}: {} more checkpoints of {} will stand here at once, the one in the making included; there "

@@ -131,8 +131,8 @@ TEST_P(CheckpointPending, ADeathAtAnyOperationLeavesAValidCheckpoint) {
         ASSERT_TRUE(found.has_value()) << "death before operation " << death;
         EXPECT_TRUE(passed.empty()) << passed.front();
         EXPECT_EQ(load_fault(*found), "") << "death before operation " << death;
-        const std::string latest = trim(read_file(run + "/latest", 100));
-        EXPECT_EQ(incomplete_reason(run + "/" + latest), "") << "death before operation " << death;
+        const std::string latest = trim(read_file(join_path(run, "latest"), 100));
+        EXPECT_EQ(incomplete_reason(join_path(run, latest)), "") << "death before operation " << death;
         EXPECT_TRUE(death < deaths || found->ends_with("step-00000004"));
         remove_stale(Disk(), run);
         for (const std::string& name : list_directory(run)) {
