@@ -124,6 +124,11 @@ void FileWriter::write(std::string_view bytes) {
     }
 }
 
+bool FileWriter::bypass_cache(bool on) {
+    const int flags = ::fcntl(descriptor_.get(), F_GETFL);
+    return flags >= 0 && ::fcntl(descriptor_.get(), F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
+}
+
 void FileWriter::sync() {
     kill_point("sync_file", path_);
     fsync_or_fail(descriptor_.get(), path_, code_);

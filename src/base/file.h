@@ -48,6 +48,9 @@ public:
     // The only writer among those that ask, until closed; false where others held it for `patience_ms`, or where the
     // file system has no such locks (flock).
     bool lock(int patience_ms);
+    // Past the page cache from now on, where the file system can (O_DIRECT): whole blocks from memory that begins on a
+    // block; or through it again. False: as it was.
+    bool bypass_cache(bool on);
     [[nodiscard]] i64 written() const { return written_; }
     [[nodiscard]] const std::string& path() const { return path_; }
 

@@ -92,9 +92,15 @@ struct PrecisionConfig {
     i64 loss_scale_min = 1;
 };
 
+enum class SaveFailure { stop, warn };
+
 struct CheckpointConfig {
     i64 interval_steps = 0;  // 0 = only at the end
     i64 keep_last = 2, keep_every = 0;
+    bool async = false;         // saves at an interval are written while training goes on
+    double write_mb_per_s = 0;  // of a rank's background writer; 0 = no limit
+    SaveFailure on_failure = SaveFailure::stop;
+    i64 retries = 2;
     bool strict = true;
     bool at_end = true;
     i64 trace_steps = 3;                     // steps after a save that trace.json beside it tells of

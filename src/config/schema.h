@@ -14,9 +14,10 @@
 namespace ogrom {
 
 // Where a key's value lives. The kind of the field is the type of the key.
-using Field = std::variant<bool*, i64*, u64*, double*, std::string*, std::vector<std::string>*, std::vector<i64>*,
-                           Dtype*, NormKind*, PositionKind*, MlpKind*, HeadKind*, OptimizerKind*, ScheduleKind*,
-                           NonFinite*, LossScaleKind*, PipelineSchedule*, Regather*, Recompute*, LinearProducts*>;
+using Field =
+    std::variant<bool*, i64*, u64*, double*, std::string*, std::vector<std::string>*, std::vector<i64>*, Dtype*,
+                 NormKind*, PositionKind*, MlpKind*, HeadKind*, OptimizerKind*, ScheduleKind*, NonFinite*, SaveFailure*,
+                 LossScaleKind*, PipelineSchedule*, Regather*, Recompute*, LinearProducts*>;
 
 enum class KeyType { boolean, integer, real, text, list, integers, choice };
 

@@ -32,6 +32,8 @@ const Effect with_validation{"data.valid or a data.valid_fraction", "data.valid_
                              }};
 const Effect with_skip{"numerics.on_nonfinite = \"skip\"", "numerics.on_nonfinite",
                        [](const RunConfig& run) { return run.numerics.on_nonfinite == NonFinite::skip; }};
+const Effect with_async{"checkpoint.async = true", "checkpoint.async",
+                        [](const RunConfig& run) { return run.checkpoint.async; }};
 const Effect with_fp16{"precision.weights = \"fp16\"", "precision.weights",
                        [](const RunConfig& run) { return run.precision.weights == Dtype::fp16; }};
 const Effect with_moving_scale{"precision.weights = \"fp16\" and precision.loss_scale = \"dynamic\"",
@@ -297,6 +299,17 @@ const std::vector<Key> table = {
     {"checkpoint", "keep_every", FIELD(checkpoint.keep_every), "optimizer steps", value, "0", between(0, 1e12), none, "",
      always, free_key, "keep_period save_retain_interval",
      "checkpoints of steps that this divides are never removed; 0 = keep_last alone decides"},
+    {"checkpoint", "async", FIELD(checkpoint.async), "", value, "false", any, none, "", always, free_key,
+     "async_save use_async background_save async_checkpoint",
+     "a save at an interval holds the steps up for a copy of the state alone, which is written while training goes on; the copy is memory of the host (snapshot.* of the plan)"},
+    {"checkpoint", "write_mb_per_s", FIELD(checkpoint.write_mb_per_s), "MB/s per rank", value, "0.0", between(0, 1e6), none, "",
+     with_async, free_key, "write_rate_limit io_bandwidth_limit",
+     "most that the background writer of a rank writes, so that it leaves processor and disk to the steps; 0 = no limit. What the run has to wait for is written without it"},
+    {"checkpoint", "on_failure", FIELD(checkpoint.on_failure), "", value, "stop", any, {"stop", "warn"}, "", always, free_key,
+     "on_save_failure ignore_save_errors",
+     "a save that fails with all its retries: stop (exit 4), or warn and go on; the last save of a run always stops"},
+    {"checkpoint", "retries", FIELD(checkpoint.retries), "", value, "2", between(0, 100), none, "", always, free_key,
+     "save_retries max_retries", "how often a save that failed (full disk, quota, I/O error) is tried again, 1 s later"},
     {"checkpoint", "strict", FIELD(checkpoint.strict), "", value, "true", any, none, "", always, free_key,
      "load_strict", "loading refuses missing and unexpected tensors; false: loads what fits and lists the rest"},
     {"checkpoint", "at_end", FIELD(checkpoint.at_end), "", value, "true", any, none, "", always, free_key,

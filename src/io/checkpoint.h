@@ -4,6 +4,7 @@
 // by tensor name and global index, padding and copies are never stored, so that a checkpoint of one layout loads under
 // any other. Written under a temporary name, fsynced, renamed; `latest` updated by rename; only then older ones go.
 #pragma once
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -87,11 +88,13 @@ void save_checkpoint(Communicator& world, const std::string& directory, const Ch
                      std::span<const StateGroup<const T>> to_write, const Retention& keep);
 
 // Collective: what save_checkpoint would put on the disk, and whether `folder` (which exists) has room for it:
-// Error(checkpoint) with both figures on every rank where it has not. Nothing is written.
+// Error(checkpoint) with both figures on every rank where it has not. Nothing is written. `at_once`, asked on rank 0:
+// how many more checkpoints than now will stand there at a time, the one in the making included; a warning where that
+// many have no room.
 template <class T>
 void require_room(Communicator& world, const std::string& folder, const CheckpointHeader& header,
                   const ParameterLayout& layout, const ModelConfig& model,
-                  std::span<const StateGroup<const T>> to_write);
+                  std::span<const StateGroup<const T>> to_write, const std::function<i64()>& at_once = {});
 
 // Where every rank of `dp` holds the whole model: each writes an even share, after the replicas were compared.
 template <class T>

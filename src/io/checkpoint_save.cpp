@@ -1,15 +1,16 @@
 // A save over all ranks. Comes in: header, and what each rank alone is to write. Goes out: a durable step folder, or
 // the same Error on every rank and the earlier checkpoints as they were (if only `latest` could not be replaced, the
 // new folder stands too: resume goes by folders). HDF5 on the I/O thread, MPI on the caller's. Next:
-// io/checkpoint_write.cpp; the way back is io/checkpoint_load.cpp.
+// io/checkpoint_pending.cpp; the way back is io/checkpoint_load.cpp.
 #include <algorithm>
 #include <fmt/format.h>
-#include <optional>
 
 #include "src/base/kill_point.h"
 #include "src/base/log.h"
+#include "src/base/text.h"
 #include "src/io/checkpoint.h"
 #include "src/io/checkpoint_folder.h"
+#include "src/io/checkpoint_pending.h"
 #include "src/io/checkpoint_shared.h"
 #include "src/io/checkpoint_write.h"
 #include "src/io/io_thread.h"
@@ -17,31 +18,6 @@
 namespace ogrom {
 
 namespace {
-
-// On rank 0: the records of all that wrote a part (bytes, number of blocks, hashes), in rank order.
-std::vector<FileRecord> gather_records(Communicator& world, const std::optional<FileRecord>& mine) {
-    std::vector<u64> words;
-    if (mine) {
-        words.push_back(static_cast<u64>(mine->bytes));
-        for (const BlockHash& hash : mine->blocks) {
-            words.push_back(hash.high);
-            words.push_back(hash.low);
-        }
-    }
-    std::vector<FileRecord> records;
-    int rank = 0;
-    for (const std::vector<u64>& row : gather_words(world, words, Receivers::first, "checkpoint.records")) {
-        if (!row.empty()) {
-            FileRecord record{part_name(rank), static_cast<i64>(row[0]), {}};
-            for (std::size_t i = 1; i + 1 < row.size(); i += 2) {
-                record.blocks.push_back({row[i], row[i + 1]});
-            }
-            records.push_back(std::move(record));
-        }
-        ++rank;
-    }
-    return records;
-}
 
 // Rank 0: who writes what, checked to be everything once.
 void collect(const std::vector<std::vector<u64>>& messages, Placement& placement) {
@@ -53,24 +29,16 @@ void collect(const std::vector<std::vector<u64>>& messages, Placement& placement
     placement.require_whole();
 }
 
-// The files of a save before anything is written: this rank's part, and on rank 0 the master and the bytes that all
-// files take.
-struct Draft {
-    Part part;
-    std::optional<PlannedFile> own, master;
-    i64 bytes = 0;
-};
-
 template <class T>
-Draft draft_save(Communicator& world, const CheckpointHeader& header, const ParameterLayout& layout,
-                 const ModelConfig& model, std::span<const StateGroup<const T>> to_write) {
-    Draft draft;
+SaveDraft draft_save(Communicator& world, const CheckpointHeader& header, const ParameterLayout& layout,
+                     const ModelConfig& model, std::span<const StateGroup<const T>> to_write, IoThread& thread) {
+    SaveDraft draft;
     Placement placement(layout.table());
     u64 own = 0;
     share_result(world, "checkpoint.pieces", [&] {
         draft.part = make_part<T>(layout, to_write);
         if (!draft.part.empty()) {
-            draft.own = on_io_thread([&] { return lay_out_part(draft.part, world.rank()); });
+            draft.own = thread.submit([&] { return lay_out_part(draft.part, world.rank()); }).get();
             own = static_cast<u64>(draft.own->bytes());
         }
         return std::string();
@@ -83,25 +51,13 @@ Draft draft_save(Communicator& world, const CheckpointHeader& header, const Para
     share_result(world, "checkpoint.placed", [&] {
         collect(messages, placement);
         if (world.rank() == 0) {
-            draft.master = on_io_thread([&] { return lay_out_master(placement, draft.part.type, header, model); });
+            draft.master =
+                thread.submit([&] { return lay_out_master(placement, draft.part.type, header, model); }).get();
             draft.bytes = checkpoint_bytes(parts, draft.master->bytes());
         }
         return std::string();
     });
     return draft;
-}
-
-// Rank 0: room and a temporary folder; its name.
-std::string prepare_folder(const Disk& disk, const std::string& directory, i64 step, i64 needed) {
-    disk.make_folders(directory);
-    for (const std::string& line : remove_stale(disk, directory)) {
-        log_info("{}", line);
-    }
-    remove_left_over(join_path(directory, "latest"));  // the run's lock is held: nobody else writes it
-    disk.require_free(directory, needed);
-    const std::string temporary = join_path(directory, temporary_name(step));
-    disk.make_folders(temporary);
-    return temporary;
 }
 
 }  // namespace
@@ -120,75 +76,52 @@ void require_equal_replicas(Communicator& replicas, u64 hash, const std::string&
 template <class T>
 void require_room(Communicator& world, const std::string& folder, const CheckpointHeader& header,
                   const ParameterLayout& layout, const ModelConfig& model,
-                  std::span<const StateGroup<const T>> to_write) {
-    const Draft draft = draft_save<T>(world, header, layout, model, to_write);
+                  std::span<const StateGroup<const T>> to_write, const std::function<i64()>& at_once) {
+    const SaveDraft draft = draft_save<T>(world, header, layout, model, to_write, io_thread());
     share_result(world, "checkpoint.room", [&] {
         if (world.rank() == 0) {
             Disk().require_free(folder, draft.bytes);
+            const i64 wanted = at_once ? at_once() : 1;
+            const i64 room = wanted > 1 ? free_bytes(folder) / std::max<i64>(1, draft.bytes) : 1;
+            if (room < wanted) {
+                log_warning(
+                    "{}: {} more checkpoints of {} will stand here at once, the one in the making included; there "
+                    "is room for {}: a later save will fail. Free space, or lower checkpoint.keep_last",
+                    folder, wanted, human_bytes(draft.bytes), room);
+            }
         }
         return std::string();
     });
 }
 template void require_room<float>(Communicator&, const std::string&, const CheckpointHeader&, const ParameterLayout&,
-                                  const ModelConfig&, std::span<const StateGroup<const float>>);
+                                  const ModelConfig&, std::span<const StateGroup<const float>>,
+                                  const std::function<i64()>&);
 template void require_room<double>(Communicator&, const std::string&, const CheckpointHeader&, const ParameterLayout&,
-                                   const ModelConfig&, std::span<const StateGroup<const double>>);
+                                   const ModelConfig&, std::span<const StateGroup<const double>>,
+                                   const std::function<i64()>&);
+
+template <class T>
+std::unique_ptr<PendingSave> begin_save(Communicator& world, const std::string& directory,
+                                        const CheckpointHeader& header, const ParameterLayout& layout,
+                                        const ModelConfig& model, std::span<const StateGroup<const T>> to_write,
+                                        SaveOptions options) {
+    kill_point("draft", step_name(header.step) + ".tmp-");
+    IoThread& thread = options.thread != nullptr ? *options.thread : io_thread();
+    SaveDraft draft = draft_save<T>(world, header, layout, model, to_write, thread);
+    return std::make_unique<PendingSave>(world, directory, header.step, std::move(draft), std::move(options));
+}
+template std::unique_ptr<PendingSave> begin_save<float>(Communicator&, const std::string&, const CheckpointHeader&,
+                                                        const ParameterLayout&, const ModelConfig&,
+                                                        std::span<const StateGroup<const float>>, SaveOptions);
+template std::unique_ptr<PendingSave> begin_save<double>(Communicator&, const std::string&, const CheckpointHeader&,
+                                                         const ParameterLayout&, const ModelConfig&,
+                                                         std::span<const StateGroup<const double>>, SaveOptions);
 
 template <class T>
 void save_checkpoint(Communicator& world, const std::string& directory, const CheckpointHeader& header,
                      const ParameterLayout& layout, const ModelConfig& model,
                      std::span<const StateGroup<const T>> to_write, const Retention& keep) {
-    const Disk disk;
-    const bool first = world.rank() == 0;
-    kill_point("draft", step_name(header.step) + ".tmp-");
-    const Draft draft = draft_save<T>(world, header, layout, model, to_write);
-    std::string temporary;
-    try {
-        temporary = share_result(world, "checkpoint.folder", [&] {
-            return first ? prepare_folder(disk, directory, header.step, draft.bytes) : std::string();
-        });
-        std::optional<FileRecord> written;
-        share_result(world, "checkpoint.part", [&] {
-            if (draft.own) {
-                written = on_io_thread([&] { return write_file(disk, temporary, *draft.own); });
-                disk.sync_folder(temporary);
-            }
-            return std::string();
-        });
-        Manifest manifest{1, header.step, gather_records(world, written)};
-        kill_point("gathered", temporary);
-        share_result(world, "checkpoint.commit", [&] {
-            if (first) {
-                manifest.files.push_back(on_io_thread([&] { return write_file(disk, temporary, *draft.master); }));
-                write_manifest(disk, temporary, manifest);
-                for (const std::string& line : set_aside_later(disk, directory, header.step)) {
-                    log_warning("{}", line);
-                }
-                commit(disk, directory, temporary, header.step);
-            }
-            return std::string();
-        });
-    } catch (const Error&) {
-        // Every rank is here with the same verdict; whatever is left under the temporary name goes.
-        if (first && !temporary.empty()) {
-            try {
-                disk.remove_tree(temporary);
-            } catch (const Error& error) {
-                log_warning("{}", error.what());
-            }
-        }
-        // The first rank that ends takes the others with it: not before the folder is gone.
-        world.barrier("checkpoint.removed").wait();
-        throw;
-    }
-    // The new checkpoint is durable: failing to remove an old one is no failed save.
-    if (first) {
-        try {
-            prune(disk, directory, header.step, keep);
-        } catch (const Error& error) {
-            log_warning("an old checkpoint could not be removed: {}", error.what());
-        }
-    }
+    begin_save<T>(world, directory, header, layout, model, to_write, {.keep = keep})->finish();
 }
 template void save_checkpoint<float>(Communicator&, const std::string&, const CheckpointHeader&, const ParameterLayout&,
                                      const ModelConfig&, std::span<const StateGroup<const float>>, const Retention&);

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
+#include <new>
 
 #include "src/base/kill_point.h"
 #include "src/base/text.h"
@@ -18,11 +20,44 @@ namespace {
 // One write stays below every 32-bit count on the way to the disk (field case B23).
 constexpr std::size_t write_chunk = 16u << 20;
 
+constexpr std::size_t direct_block = static_cast<std::size_t>(direct_buffer_bytes);
+constexpr std::size_t block_of_disk = 4096;
+
+double clock_s() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 [[noreturn]] void fail_system(const std::string& path, const std::string& operation) {
     fail(ExitCode::checkpoint, fmt::format("{}: {}: {}", path, operation, std::strerror(errno)));
 }
 
 }  // namespace
+
+void Pace::wrote(i64 bytes) {
+    std::unique_lock lock(mutex_);
+    const double now = clock_s();
+    begun_s_ = begun_s_ < 0 ? now : begun_s_;
+    written_ += static_cast<double>(bytes);
+    if (bytes_per_s_ > 0) {
+        const double pause = begun_s_ + written_ / bytes_per_s_ - now;
+        change_.wait_for(lock, std::chrono::duration<double>(std::max(0.0, pause)),
+                         [this] { return hurried_ || cancelled_; });
+        paused_s_ = paused_s_ + clock_s() - now;
+    }
+    require(!cancelled_, ExitCode::checkpoint, "the save was given up");
+}
+
+void Pace::hurry() {
+    const std::lock_guard lock(mutex_);
+    hurried_ = true;
+    change_.notify_all();
+}
+
+void Pace::cancel() {
+    const std::lock_guard lock(mutex_);
+    cancelled_ = true;
+    change_.notify_all();
+}
 
 void Disk::make_folders(const std::string& path) const {
     announce("make_folder", path);
@@ -77,19 +112,68 @@ void Disk::require_free(const std::string& folder, i64 needed) const {
 }
 
 DurableFile::DurableFile(const Disk& disk, const std::string& path)
-    : disk_(disk), writer_((disk.announce("create", path), path), Create::exclusive) {}
+    : disk_(disk), writer_((disk.announce("create", path), path), Create::exclusive) {
+    if (disk.pace() != nullptr && writer_.bypass_cache(true)) {
+        block_.reset(static_cast<std::byte*>(std::aligned_alloc(block_of_disk, direct_block)));
+        if (block_ == nullptr) {
+            throw std::bad_alloc();
+        }
+    }
+}
 
 void DurableFile::append(std::span<const std::byte> bytes) {
+    Pace* const pace = disk_.pace();
     while (!bytes.empty()) {
-        const auto part = bytes.first(std::min(bytes.size(), write_chunk));
-        disk_.announce("write", writer_.path());
-        writer_.write({reinterpret_cast<const char*>(part.data()), part.size()});
+        const auto part = bytes.first(std::min(bytes.size(), pace == nullptr ? write_chunk : direct_block));
         hasher_.add(part);
+        if (block_ != nullptr) {
+            gather(part);
+        } else {
+            put(part);
+        }
+        position_ += static_cast<i64>(part.size());
         bytes = bytes.subspan(part.size());
+        if (pace != nullptr) {
+            pace->wrote(static_cast<i64>(part.size()));
+        }
+    }
+}
+
+void DurableFile::gather(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+        const auto part = bytes.first(std::min(bytes.size(), direct_block - gathered_));
+        std::memcpy(block_.get() + gathered_, part.data(), part.size());
+        gathered_ += part.size();
+        bytes = bytes.subspan(part.size());
+        if (gathered_ == direct_block) {
+            put({block_.get(), direct_block});
+            gathered_ = 0;
+        }
+    }
+}
+
+void DurableFile::put(std::span<const std::byte> bytes) {
+    const auto text = [](std::span<const std::byte> part) {
+        return std::string_view(reinterpret_cast<const char*>(part.data()), part.size());
+    };
+    disk_.announce("write", writer_.path());
+    const i64 before = writer_.written();
+    try {
+        writer_.write(text(bytes));
+    } catch (const FileError& error) {
+        // EINVAL: blocks of this file system are larger, or a call ended within one.
+        if (block_ == nullptr || error.number() != EINVAL || !writer_.bypass_cache(false)) {
+            throw;
+        }
+        writer_.write(text(bytes.subspan(static_cast<std::size_t>(writer_.written() - before))));
     }
 }
 
 FileRecord DurableFile::finish() {
+    if (gathered_ > 0) {  // no whole block
+        writer_.bypass_cache(false);
+        put({block_.get(), gathered_});
+    }
     disk_.announce("sync_file", writer_.path());
     writer_.sync();
     writer_.close();

@@ -1,7 +1,12 @@
 // What must survive a crash, on top of base/file: every operation is announced to an optional watcher before it happens
 // (tests record the order there, or end the process), and files are hashed while they are written.
 #pragma once
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,11 +18,31 @@
 
 namespace ogrom {
 
+// How fast a background writer may go on. The thread that writes asks after each slice; another one changes its mind.
+class Pace {
+public:
+    explicit Pace(double bytes_per_s = 0) : bytes_per_s_(bytes_per_s) {}  // 0: without pauses
+    // For the writer, after `bytes` more were written: pauses. Throws Error(checkpoint) once cancelled.
+    void wrote(i64 bytes);
+    void hurry();   // someone waits for the writer: no pauses from now on
+    void cancel();  // nobody wants it any more
+    [[nodiscard]] double paused_s() const { return paused_s_.load(); }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable change_;
+    double bytes_per_s_, written_ = 0, begun_s_ = -1;
+    bool hurried_ = false, cancelled_ = false;
+    std::atomic<double> paused_s_{0};
+};
+
 class Disk {
 public:
     using Watcher = std::function<void(const std::string& operation, const std::string& path)>;
     Disk() = default;
     explicit Disk(Watcher watcher) : watcher_(std::move(watcher)) {}
+    void set_pace(std::shared_ptr<Pace> pace) { pace_ = std::move(pace); }
+    [[nodiscard]] Pace* pace() const { return pace_.get(); }  // null: as fast as it goes
 
     // All throw Error(checkpoint) with the path, the operation and the system's reason. Operations, as announced:
     // make_folder, sync_folder, rename, exchange, replace, remove, create, write, sync_file.
@@ -38,19 +63,33 @@ public:
 
 private:
     Watcher watcher_;
+    std::shared_ptr<Pace> pace_;
 };
 
-// A new file written front to back, hashed per 64 MiB block on the way.
+// Memory that a file at a pace takes while it is written.
+inline constexpr i64 direct_buffer_bytes = i64{1} << 20;
+
+// A new file written front to back, hashed per 64 MiB block on the way. At a pace it goes past the page cache where the
+// file system can: filling the cache takes about ten times the processor time that the writing takes, and the steps
+// want that.
 class DurableFile {
 public:
     DurableFile(const Disk& disk, const std::string& path);
     void append(std::span<const std::byte> bytes);
-    [[nodiscard]] i64 position() const { return writer_.written(); }
+    [[nodiscard]] i64 position() const { return position_; }
     FileRecord finish();  // fsync and close, both checked
 
 private:
+    void put(std::span<const std::byte> bytes);
+    void gather(std::span<const std::byte> bytes);
+    struct Free {
+        void operator()(void* memory) const { std::free(memory); }
+    };
     const Disk& disk_;
     FileWriter writer_;
+    std::unique_ptr<std::byte[], Free> block_;  // what is not written yet of a file past the cache; else null
+    std::size_t gathered_ = 0;
+    i64 position_ = 0;
     BlockHasher hasher_;
 };
 

@@ -132,6 +132,15 @@ void Metrics::publish() {
     on_io_thread([&] { write_metrics_h5(impl_->h5, rows); });
 }
 
+std::function<void()> Metrics::publication(i64 last_step) const {
+    return [csv = impl_->csv, h5 = impl_->h5, last_step] {
+        sync_file(csv);
+        std::vector<StepMetrics> rows = read_metrics_csv(csv);
+        std::erase_if(rows, [&](const StepMetrics& row) { return row.step > last_step; });
+        write_metrics_h5(h5, rows);
+    };
+}
+
 void Metrics::publish_at_stop() noexcept {
     try {
         publish();

@@ -2,6 +2,7 @@
 // each save and at the end, so h5py can open it at any time). Resume cuts rows after the checkpoint's step, and takes
 // from the HDF5 file what the CSV has lost. Rank 0 only.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,6 +41,8 @@ public:
     ~Metrics();
     void row(const StepMetrics& row);
     void publish();  // rebuilds metrics.h5 by rename
+    // The same for rows up to `last_step`, as a task for the I/O thread while further rows are added.
+    [[nodiscard]] std::function<void()> publication(i64 last_step) const;
     // The same where the run ends on a fault (a numerics stop): what fails here is a warning, the fault stays the news.
     void publish_at_stop() noexcept;
     [[nodiscard]] std::vector<StepMetrics> read() const;

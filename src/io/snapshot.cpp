@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "kernels/common/fault.h"
 #include "kernels/ops/flat.h"
 
 namespace ogrom {
@@ -25,6 +26,18 @@ void send(const HostWindow& window, T* to, const T* from, i64 count) {
 }
 
 template <class T>
+FlatView<T> part_of(const FlatView<T>& there, const std::vector<FlatRange>& ranges, Arena& arena, const char* line) {
+    return there.empty() ? FlatView<T>() : FlatView<T>(arena.take<T>(line), ranges);
+}
+
+template <class T>
+void copy_ranges(const FlatView<T>& to, const FlatView<T>& from) {
+    for (const FlatRange& range : to.ranges()) {
+        ops::copy(on_host, to.locate(range), from.locate(range), range.count());
+    }
+}
+
+template <class T>
 i64 size_of_view(const FlatView<T>& view) {
     return static_cast<i64>(view.data().size());
 }
@@ -32,7 +45,8 @@ i64 size_of_view(const FlatView<T>& view) {
 }  // namespace
 
 template <class T>
-Snapshot<T>::Snapshot(const StepState<T>& state, const HostWindow& window, Arena& arena, Stream stream)
+Snapshot<T>::Snapshot(const StepState<T>& state, const HostWindow& window, Arena& arena, Stream stream,
+                      const std::vector<FlatRange>& copied)
     : state_(state), window_(window), stream_(stream) {
     if (stream.backend == Backend::cuda) {
         views_.weights = FlatView<Held>(arena.take<Held>("snapshot.weights"), state.weights.ranges());
@@ -42,6 +56,11 @@ Snapshot<T>::Snapshot(const StepState<T>& state, const HostWindow& window, Arena
     }
     if constexpr (std::is_same_v<T, Held>) {
         views_ = {state.weights, state.moment1, state.moment2};
+        if (!copied.empty()) {
+            copy_ = {part_of(state.weights, copied, arena, "snapshot.weights"),
+                     part_of(state.moment1, copied, arena, "snapshot.moment1"),
+                     part_of(state.moment2, copied, arena, "snapshot.moment2")};
+        }
     } else {
         fail(ExitCode::usage, std::string(name_of(dtype_of<T>())) + " needs a GPU");
     }
@@ -71,6 +90,20 @@ const typename Snapshot<T>::Views& Snapshot<T>::collect() const {
         fetch(window_, views_.moment2.data().data(), state_.moment2.data().data(), size_of_view(state_.moment2));
     }
     return views_;
+}
+
+template <class T>
+const typename Snapshot<T>::Views& Snapshot<T>::freeze() const {
+    if (stream_.backend == Backend::cuda) {
+        return collect();
+    }
+    if (copy_.weights.empty() || fault_active("snapshot_not_taken")) {
+        return views_;
+    }
+    copy_ranges(copy_.weights, views_.weights);
+    copy_ranges(copy_.moment1, views_.moment1);
+    copy_ranges(copy_.moment2, views_.moment2);
+    return copy_;
 }
 
 template <class T>

@@ -1,5 +1,6 @@
-// The state of a rank as checkpoints hold it: on the host, in the type of the master. On the CPU the state itself; on a
-// GPU lines "snapshot.*" of the ledger, filled before a save and taken over after a load.
+// The state of a rank as checkpoints hold it: on the host, in the type of the master. On the CPU the state itself, and
+// with background saves a copy of what the rank writes; on a GPU a copy of all. Copies are lines "snapshot.*" of the
+// ledger, filled before a save; on a GPU also taken over after a load.
 // Comes in: state.weights, master, moments (arena). Goes out: flat views on the host. Next: io/checkpoint_save.cpp.
 #pragma once
 #include "src/device/arena.h"
@@ -12,8 +13,9 @@ template <class T>
 class Snapshot {
 public:
     using Held = GradientOf<T>;  // of weights (16 bits: the master), moments and of what a checkpoint stores
-    // `state` and `window` must outlive it.
-    Snapshot(const StepState<T>& state, const HostWindow& window, Arena& arena, Stream stream);
+    // `state` and `window` must outlive it. `copied`: on the CPU, what freeze() copies; empty: nothing.
+    Snapshot(const StepState<T>& state, const HostWindow& window, Arena& arena, Stream stream,
+             const std::vector<FlatRange>& copied);
 
     // The state as it is now; a moment that the optimizer lacks is empty. Weights have the ranges of state.weights: of
     // 16 bits the master where this rank has it, elsewhere the weights themselves. Valid until the next call.
@@ -21,6 +23,9 @@ public:
         FlatView<Held> weights, moment1, moment2;
     };
     const Views& collect() const;
+    // What a save writes. A copy (of the ranges `copied`, on a GPU of all) stays as it is while training goes on, until
+    // the next call of freeze() or, on a GPU, collect().
+    const Views& freeze() const;
     // Memory of the same extents to load into, and the way from there into the state.
     [[nodiscard]] const Views& views() const { return views_; }
     void deliver() const;
@@ -31,7 +36,7 @@ private:
     const StepState<T>& state_;
     const HostWindow& window_;
     Stream stream_;
-    Views views_;
+    Views views_, copy_;
 };
 
 }  // namespace ogrom

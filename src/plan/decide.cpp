@@ -114,6 +114,16 @@ std::string loss_scale_text(const PrecisionConfig& precision) {
         precision.loss_scale_initial, precision.loss_scale_min, precision.loss_scale_window);
 }
 
+std::string saves_text(const RunConfig& run, const Decisions& d) {
+    if (!d.background_saves) {
+        return fmt::format("saves hold the steps up until they are on the disk ({})",
+                           run.checkpoint.async ? "checkpoint.interval_steps = 0" : "checkpoint.async = false");
+    }
+    const double limit = run.checkpoint.write_mb_per_s;
+    return fmt::format("saves hold the steps up for a copy (snapshot.* below) and are written behind them{}",
+                       limit > 0 ? fmt::format(", at most {} MB/s per rank", limit) : std::string());
+}
+
 void add_reasons(const RunConfig& run, const MeshShape& mesh, Decisions& d) {
     const i64 rows = run.train.micro_batch * run.train.sequence;
     const i64 threads = d.shape.extents.threads;
@@ -141,6 +151,7 @@ void add_reasons(const RunConfig& run, const MeshShape& mesh, Decisions& d) {
                                             : "norms and dropout on every rank"));
     }
     d.reasons.push_back(gradients_text(run, mesh, d.step));
+    d.reasons.push_back(saves_text(run, d));
     if (d.step.zero > 0 && d.place.parts > 1) {  // else the notes of the configuration say that nothing is shared
         d.reasons.push_back(zero_text(d.step, d.place));
     }
@@ -177,6 +188,7 @@ Decisions decide(const RunConfig& run, const MeshShape& mesh, const MeshPlace& p
     const bool adamw = run.optimizer.kind == OptimizerKind::adamw;
     d.has_moment1 = adamw || run.optimizer.momentum > 0;
     d.has_moment2 = adamw;
+    d.background_saves = run.checkpoint.async && run.checkpoint.interval_steps > 0;
     add_reasons(run, mesh, d);
     return d;
 }

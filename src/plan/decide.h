@@ -23,6 +23,7 @@ struct Decisions {
     i64 micro_batches = 1;     // per step and data rank
     i64 evaluation_batch = 1;  // micro-batches of one forward-only schedule
     bool has_moment1 = true, has_moment2 = true;
+    bool background_saves = false;     // saves at an interval are written from a copy while training goes on
     Backend backend = Backend::cpu;    // where the kernels run
     std::vector<std::string> reasons;  // what was chosen and why: the plan printed at start
 };
@@ -34,7 +35,8 @@ i64 batches_at_once(const Decisions& decisions);
 
 // The ledger of one rank, from configuration and mesh shape alone, without MPI
 // or a device (plan/ledger). Lines that the engine takes: "weights", "master" (bf16, fp16), "gradients", "moment1",
-// "moment2" (as decided), on a GPU "snapshot.*", and those of the stage, of optim and of the batches.
+// "moment2" (as decided), on a GPU or with background_saves "snapshot.*", and those of the stage, of optim and of the
+// batches.
 Ledger make_ledger(const RunConfig& run, const Decisions& decisions);
 
 // The plan as text: mesh, batch equation, schedule in step numbers, choices

@@ -54,6 +54,17 @@ Ledger compose(const RunConfig& run, const Decisions& d) {
     StepSums::declare(ledger, batches_at_once(d), d.backend);
     BatchUpload::declare(ledger, run.train.micro_batch, run.train.sequence, batches_at_once(d), d.backend);
     HostWindow::declare(ledger, d.backend);
+    const bool writes = d.place.replica == 0;
+    if (d.backend == Backend::cpu && d.background_saves && writes) {  // what this rank writes, as it was at the save
+        const i64 shard = state_size * ownership.shard_size(d.place.part);
+        for (const auto& [name, there] : {std::pair{"snapshot.weights", true},
+                                          {"snapshot.moment1", d.has_moment1},
+                                          {"snapshot.moment2", d.has_moment2}}) {
+            if (there) {
+                flat(name, Tier::pageable, shard, state_size, "P", d.place.parts > 1);
+            }
+        }
+    }
     if (d.backend == Backend::cuda) {  // state on its way into and out of checkpoints
         flat("snapshot.weights", Tier::pageable, bytes.weights / size * state_size, state_size, "P", zero == 3);
         for (const auto& [name, there] :

@@ -20,15 +20,15 @@ void sum_in_order(Communicator& world, std::span<double> values, std::string_vie
 
 }  // namespace
 
-StepControl agree_control(const Mesh& mesh, std::span<const Batch> batches, Wish wish) {
-    std::array<double, 2> values = {0, wish == Wish::stop ? 1.0 : 0.0};
+StepControl agree_control(const Mesh& mesh, std::span<const Batch> batches, Wish wish, Writer writer) {
+    std::array<double, 3> values = {0, wish == Wish::stop ? 1.0 : 0.0, writer == Writer::busy ? 1.0 : 0.0};
     if (mesh.place.pp == 0 && mesh.place.tp == 0) {  // every rank of a data index has the same batches
         for (const Batch& batch : batches) {
             values[0] += static_cast<double>(batch.unmasked);  // whole numbers below 2^53: exact
         }
     }
     sum_in_order(*mesh.world, values, "step control");
-    return {static_cast<i64>(values[0]), values[1] > 0};
+    return {static_cast<i64>(values[0]), values[1] > 0, values[2] == 0};
 }
 
 double loss_scale(std::span<const Batch> batches, i64 targets, int dp) {

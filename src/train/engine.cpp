@@ -135,7 +135,7 @@ Engine<T>::Engine(const RunConfig& run_, const Decisions& decisions_, const Ledg
       join(layout, ownership, decisions.step, groups, arena, state),
       update(run.optimizer, layout, ownership, decisions.step, groups, arena, state),
       stage(run.model, decisions.shape, layout, arena, units, mesh.tp.get()),
-      snapshot(state, window, arena, stream),
+      snapshot(state, window, arena, stream, copied_ranges()),
       scaling(run.precision) {
     OGROM_ASSERT(device.backend == decisions.backend && stream.backend == decisions.backend);
     OGROM_ASSERT(omp_get_max_threads() <= decisions.shape.extents.threads);  // workspaces are cut for so many
@@ -153,10 +153,16 @@ std::vector<FlatRange> Engine<T>::written_ranges() const {
     return decisions.place.replica == 0 ? ownership.ranges(decisions.place.part) : std::vector<FlatRange>();
 }
 
+// On a GPU everything is copied anyway.
+template <class T>
+std::vector<FlatRange> Engine<T>::copied_ranges() const {
+    return decisions.background_saves ? written_ranges() : std::vector<FlatRange>();
+}
+
 template <class T>
 std::vector<StateGroup<const GradientOf<T>>> Engine<T>::groups_to_write() const {
     const std::vector<FlatRange> ranges = written_ranges();
-    const auto& held = snapshot.collect();
+    const auto& held = snapshot.freeze();
     std::vector<StateGroup<const Held>> result;
     add_group(result, "weights", held.weights, ranges);
     add_group(result, "moment1", held.moment1, ranges);

@@ -39,8 +39,9 @@ public:
     // The loss is made here, and this rank counts for its data rank in sums over
     // the world.
     [[nodiscard]] bool has_loss() const;
-    // State that this rank alone writes into a checkpoint, as it is now (on a GPU a copy on the host, valid until the
-    // next call); and the memory for what it needs of one, which adopt_loaded takes over once it is filled.
+    // State that this rank alone writes into a checkpoint, as it is now (on a GPU, or with background saves, a copy on
+    // the host, valid until the next call); and the memory for what it needs of one, which adopt_loaded takes over once
+    // it is filled.
     [[nodiscard]] std::vector<StateGroup<const Held>> groups_to_write() const;
     [[nodiscard]] std::vector<StateGroup<Held>> groups_to_load();
     void adopt_loaded();
@@ -87,6 +88,7 @@ public:
 
 private:
     [[nodiscard]] std::vector<FlatRange> written_ranges() const;
+    [[nodiscard]] std::vector<FlatRange> copied_ranges() const;
     [[nodiscard]] u64 hash_of(FlatRange range) const;
 };
 

@@ -1,12 +1,15 @@
 #include "src/train/resume.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <limits>
+#include <numeric>
 
 #include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/config/resume.h"
 #include "src/device/blas.h"
+#include "src/train/run_folder.h"
 
 namespace ogrom {
 namespace {
@@ -68,6 +71,27 @@ CheckpointHeader make_header(const Engine<T>& engine, const Sampler& sampler, co
     return header;
 }
 
+namespace {
+
+// Checkpoints that will stand in the run's folder at a time beyond those that stand there now, at most.
+i64 more_at_once(const RunConfig& run, i64 step) {
+    const CheckpointConfig& keys = run.checkpoint;
+    const i64 interval = keys.interval_steps, last = run.train.steps;
+    const bool ends_apart = keys.at_end && (interval == 0 || last % interval != 0);
+    const i64 saves = (interval > 0 ? last / interval - step / interval : 0) + (ends_apart ? 1 : 0);
+    i64 kept = 0;  // by keep_every
+    if (i64 apart = 0;
+        interval > 0 && keys.keep_every > 0 &&
+        !__builtin_mul_overflow(interval / std::gcd(interval, keys.keep_every), keys.keep_every, &apart)) {
+        kept = last / apart - step / apart;
+    }
+    std::vector<std::string> passed_over;
+    const i64 there = static_cast<i64>(complete_checkpoints(checkpoints_of(run), passed_over).size());
+    return std::min(saves, keys.keep_last + 1 - std::min(there, keys.keep_last) + kept);
+}
+
+}  // namespace
+
 template <class T>
 void require_room_to_save(const Engine<T>& engine, const Sampler& sampler, const SavedTexts& texts) {
     const RunConfig& run = engine.run;
@@ -77,7 +101,8 @@ void require_room_to_save(const Engine<T>& engine, const Sampler& sampler, const
         constexpr double never_evaluated = std::numeric_limits<double>::quiet_NaN();
         const CheckpointHeader header = make_header(engine, sampler, texts, never_evaluated);
         const std::vector<StateGroup<const GradientOf<T>>> groups = engine.groups_to_write();
-        require_room<GradientOf<T>>(engine.world, run.run.output, header, engine.layout, run.model, groups);
+        require_room<GradientOf<T>>(engine.world, run.run.output, header, engine.layout, run.model, groups,
+                                    [&] { return more_at_once(run, engine.step); });
     }
 }
 

@@ -10,14 +10,17 @@ namespace ogrom {
 
 enum class Wish { go_on, stop };  // of one rank: a signal arrived or its time is over
 
+enum class Writer { idle, busy };  // of one rank: its part of a background save
+
 struct StepControl {
     i64 targets = 0;  // unmasked targets of the global batch
     bool stop = false;
+    bool writers_idle = true;  // on all ranks
 };
 // One message a step, summed over the world: every rank learns the number that
 // scales the loss, and whether any rank wants to stop, so that all leave at the
-// same step.
-StepControl agree_control(const Mesh& mesh, std::span<const Batch> batches, Wish wish);
+// same step; and whether a save can go on to its next stage.
+StepControl agree_control(const Mesh& mesh, std::span<const Batch> batches, Wish wish, Writer writer = Writer::idle);
 
 struct StepResult {
     double loss = 0;  // mean over the unmasked targets of the global batch

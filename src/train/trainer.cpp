@@ -26,7 +26,7 @@ Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& 
       transport_(agree_transport(session_.world(), session_.host(), device_, run_)),
       queues_(device_),
       mesh_(make_mesh(session_, run_.parallel, mesh_options(run_, transport_, queues_))),
-      vote_(*mesh_.world, [this] { return session_.stop_requested() || out_of_time(last_save_s_); }) {
+      vote_(*mesh_.world, [this] { return session_.stop_requested() || out_of_time(to_save_s()); }) {
     session_.set_phase(Phase::plan, 0);
     open();
     sampler_ = std::make_unique<Sampler>(run_.data, run_.train.sequence, run_.model.vocab, SplitPart::train);
@@ -71,6 +71,9 @@ Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& 
         metrics_ = std::make_unique<Metrics>(run_.run.output, is_own(run_, summary_.checkpoint) ? first_step_ : 0);
         console_ = std::make_unique<Console>(run_.train.steps, run_.train.log_interval_steps, first_step_);
     }
+    saver_.emplace(
+        typename Saver<T>::Place{session_, *engine_, *sampler_, texts_, *replay_, metrics_.get(), console_.get()},
+        found_ ? first_step_ : -1);
 }
 
 template <class T>
@@ -123,7 +126,6 @@ void Trainer<T>::resume() {
     const std::string& checkpoint = summary_.checkpoint;
     resume_from(*engine_, header, texts_, checkpoint);
     best_valid_loss_ = header.best_valid_loss;
-    saved_at_ = engine_->step;
     if (leads()) {
         log_info("resumed from {} at step {}, {} samples read", checkpoint, engine_->step,
                  group_digits(header.cursor.total_samples));
@@ -146,7 +148,7 @@ Wish Trainer<T>::wish() const {
     const bool counted_out = options_.stop_after_steps > 0 && done >= options_.stop_after_steps;
     // What comes before the next chance to stop must fit as well: a step, perhaps
     // an evaluation, and the save.
-    const bool late = out_of_time(last_step_s_ + last_evaluation_s_ + last_save_s_);
+    const bool late = out_of_time(last_step_s_ + last_evaluation_s_ + to_save_s());
     return session_.stop_requested() || counted_out || late ? Wish::stop : Wish::go_on;
 }
 
@@ -161,10 +163,14 @@ TrainSummary Trainer<T>::run() {
         engine_->trace = trace_->record();
         const Timer timer;
         const std::vector<Batch> batches = next_batches(prefetch);
-        const StepControl control = agree_control(mesh_, batches, wish());
+        const StepControl control = agree_control(mesh_, batches, wish(), saver_->writer());
         if (control.stop) {
             summary_.code = ExitCode::saved_for_requeue;
             break;
+        }
+        if (saver_->under_way() && control.writers_idle) {
+            saver_->advance();
+            session_.set_phase(Phase::train, engine_->step + 1);
         }
         const StepResult result = train_step<T>(*engine_, batches, control.targets, &vote_);
         if (result.stopped) {
@@ -251,9 +257,8 @@ void Trainer<T>::after_step(const StepResult& result, i64 targets, const StepTim
     if (replay_->wants(engine_->step)) {
         replay_->add(replay_row(*engine_, result));
     }
-    const i64 save_interval = run_.checkpoint.interval_steps;
-    if (save_interval > 0 && engine_->step % save_interval == 0) {
-        save();
+    if (saver_->due()) {
+        saver_->save(best_valid_loss_);
     }
 }
 
@@ -265,6 +270,7 @@ void Trainer<T>::check_finite(const StepResult& result) {
     const std::string what = nonfinite_text(engine_->step, result);
     const std::string stop = stop_text(run_.numerics, result, engine_->consecutive_skips);
     if (!stop.empty()) {
+        saver_->finish_before_stop();
         if (metrics_) {
             metrics_->publish_at_stop();
         }
@@ -295,28 +301,6 @@ void Trainer<T>::evaluate_now() {
     }
 }
 
-template <class T>
-void Trainer<T>::save() {
-    session_.set_phase(Phase::save, engine_->step);
-    const Timer timer;
-    const Engine<T>& engine = *engine_;
-    engine.require_equal_copies();
-    const CheckpointHeader header = make_header(engine, *sampler_, texts_, best_valid_loss_);
-    const std::string folder = checkpoints_of(run_);
-    save_checkpoint<GradientOf<T>>(*mesh_.world, folder, header, engine.layout, run_.model, engine.groups_to_write(),
-                                   {run_.checkpoint.keep_last, run_.checkpoint.keep_every});
-    replay_->begin(engine_->step, header.weight_hash);
-    saved_at_ = engine_->step;
-    last_save_s_ = timer.seconds();
-    summary_.checkpoint = fmt::format("{}/step-{:08}", folder, engine_->step);
-    replay_->publish(engine_->step, summary_.checkpoint);
-    if (metrics_) {
-        metrics_->publish();
-        console_->note(fmt::format("saved {} in {:.2f} s", summary_.checkpoint, timer.seconds()));
-    }
-    event(Phase::save, ExitCode::done, summary_.checkpoint);
-}
-
 // What stopped the run, from whichever rank knows. Collective.
 template <class T>
 std::string Trainer<T>::why_stopped() {
@@ -338,8 +322,12 @@ void Trainer<T>::finish() {
     if (early) {
         summary_.stopped_by = why_stopped();
     }
-    if (saved_at_ != engine_->step && (early || run_.checkpoint.at_end)) {
-        save();
+    saver_->finish();
+    if (saver_->saved_at() != engine_->step && (early || run_.checkpoint.at_end)) {
+        saver_->save_last(best_valid_loss_);
+    }
+    if (!saver_->checkpoint().empty()) {
+        summary_.checkpoint = saver_->checkpoint();
     }
     if (valid_ && !early && evaluated_at_ != engine_->step) {
         evaluate_now();  // resumed at the last step, or that step was skipped

@@ -17,6 +17,7 @@
 #include "src/train/console.h"
 #include "src/train/replay.h"
 #include "src/train/run_folder.h"
+#include "src/train/saver.h"
 #include "src/train/setup.h"
 #include "src/train/step.h"
 #include "src/train/throughput.h"
@@ -59,13 +60,13 @@ private:
     void resume();
     [[nodiscard]] Wish wish() const;
     [[nodiscard]] bool out_of_time(double needed_s) const;
+    [[nodiscard]] double to_save_s() const { return saver_ ? saver_->needed_s() : 0; }
     [[nodiscard]] bool trains() const { return options_.purpose == Purpose::train; }
     [[nodiscard]] std::vector<Batch> next_batches(Prefetch& prefetch) const;
     void read_trace();
     void after_step(const StepResult& result, i64 targets, const StepTimes& times);
     void check_finite(const StepResult& result);
     void evaluate_now();  // leaves summary_.valid empty when a stop came
-    void save();
     std::string why_stopped();
     void finish();
     void event(Phase phase, ExitCode code, const std::string& text) const;
@@ -90,12 +91,13 @@ private:
     std::unique_ptr<Console> console_;  // rank 0
     std::unique_ptr<TraceFile> trace_;
     std::optional<ReplayTrace> replay_;
+    std::optional<Saver<T>> saver_;
     TrainSummary summary_;
     double best_valid_loss_ = std::numeric_limits<double>::quiet_NaN();  // NaN: not evaluated yet
-    i64 first_step_ = 0, evaluated_at_ = -1, saved_at_ = -1;
+    i64 first_step_ = 0, evaluated_at_ = -1;
     double steps_s_ = 0;  // time within steps after the first
     double tokens_ = 0;   // targets of those steps
-    double last_step_s_ = 0, last_evaluation_s_ = 0, last_save_s_ = 0, last_waited_s_ = 0;
+    double last_step_s_ = 0, last_evaluation_s_ = 0, last_waited_s_ = 0;
     i64 last_sent_ = 0;
 };
 

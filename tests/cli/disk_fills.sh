@@ -8,7 +8,7 @@ preload=$BINARY/tests/libpreload_faults.so
 make_corpus 200
 make_run 6
 model=(--set model.layers=4 --set model.hidden=256 --set model.heads=4 --set train.global_batch=4 --set train.micro_batch=1
-    --set checkpoint.interval_steps=1 --set checkpoint.keep_last=1)
+    --set checkpoint.interval_steps=1 --set checkpoint.keep_last=1 --set checkpoint.retries=0)
 
 # small SIZE command...: in a name space of its own with SIZE at ./small, then what is left there
 small() {
@@ -26,6 +26,7 @@ unshare -rm mount -t tmpfs -o size=1m none small 2> /dev/null || { echo "skip: n
 
 expect_exit 4 small 64m launch 2 "$OGROM" train run.toml "${model[@]}" --set run.output=small/run
 expect_text 'small/run/checkpoints: a checkpoint needs [0-9]+ bytes \([34][0-9][0-9.]* MiB\), [0-9]+ bytes \(.*\) are free'
+expect_text 'small/run: 2 more checkpoints of [34][0-9.]* MiB will stand here at once, .* room for 1'
 expect_text '^left: latest step-00000001, [34][0-9] MiB'
 expect_text 'manifest and weight hash agree'
 
@@ -38,5 +39,6 @@ expect_text '^left: latest step-00000001, [34][0-9] MiB'
 expect_text 'manifest and weight hash agree'
 
 expect_exit 0 small 90m launch 2 "$OGROM" train run.toml "${model[@]}" --set run.output=small/run
+if grep -q 'more checkpoints' "$work/said"; then cat "$work/said"; fail "a warning where there is room for two"; fi
 expect_text '^left: latest step-00000006, [34][0-9] MiB'
 echo "a disk that is full keeps the checkpoint before; six saves take the room of one"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# SIGKILL at every place of a save (a program built with OGROM_FAULTS; src/base/kill_point.h),
-# of one rank and of all four. Each launch resumes what the one before left and is the next victim, so a place costs one
+# SIGKILL at every place of a save (a program built with OGROM_FAULTS; src/base/kill_point.h), of one rank and of all
+# four, while the steps wait for the save and while it is written behind them. Each launch resumes what the one before left and is the next victim, so a place costs one
 # launch. After each: the resume works, has lost at most the save that was under way, and names what it passed over. At
 # the end of each series the run ends with exit 0 and the bits of the run that nobody killed.
 # shellcheck source=tests/cli/lib.sh
@@ -48,7 +48,7 @@ places() {
 PLACES
 }
 
-train() { launch "$ranks" env "OGROM_KILL_AT=${1:-}" "$OGROM" train run.toml "${options[@]}" --resume=auto --set checkpoint.interval_steps=1 --set "run.output=$2" < /dev/null; }
+train() { launch "$ranks" env "OGROM_KILL_AT=${1:-}" "$OGROM" train run.toml "${options[@]}" --resume=auto --set checkpoint.interval_steps=1 --set "run.output=$2" --set "checkpoint.async=$3" < /dev/null; }
 
 # What the launch after a kill says: from where it goes on, and what it passed over.
 check_resume() {
@@ -65,9 +65,9 @@ check_resume() {
     fi
 }
 
-# series VICTIM: one run, killed at each place of the list on standard input. VICTIM: `own`, `all` or a rank.
+# series VICTIM ASYNC: one run, killed at each place of the list on standard input. VICTIM: `own`, `all` or a rank.
 series() {
-    local victim=$1 run=killed-$1 kills=0 step=0 want='' what='' left='' at operation name percent nth expect bytes log killed code
+    local victim=$1 async=$2 run=killed-$1-$2 kills=0 step=0 want='' what='' left='' at operation name percent nth expect bytes log killed code
     while read -r at operation name percent nth expect; do
         step=$((step + 2))
         killed=$([ "$victim" = own ] && echo "$at" || echo "$victim")
@@ -81,7 +81,7 @@ series() {
         esac
         [ "$operation" != exchange ] || junk "$run" "$step"
         log=$run-$step.log code=0
-        train "$at $killed $step $operation $name $bytes $nth" "$run" > "$log" 2>&1 || code=$?
+        train "$at $killed $step $operation $name $bytes $nth" "$run" "$async" > "$log" 2>&1 || code=$?
         [ "$code" -ne 0 ] || { cat "$log"; fail "$operation $name of step $step was never reached"; }
         [ -z "$what" ] || check_resume "$log" "$want" $((step - 2)) "$what" "$left"
         what="$killed killed at $operation $name $percent of step $step" want=$expect kills=$((kills + 1))
@@ -89,13 +89,13 @@ series() {
         # A rank that dies while another one commits: nobody can tell how far that one came.
         [ "$victim" = own ] || [ "$victim" = all ] || want=either
     done
-    train '' "$run" > "$run.log" 2>&1 || { cat "$run.log"; fail "the last resume of $run"; }
+    train '' "$run" "$async" > "$run.log" 2>&1 || { cat "$run.log"; fail "the last resume of $run"; }
     check_resume "$run.log" "$want" "$step" "$what" "$left"
     cmp <(cut -d, -f1-3 straight/metrics.csv) <(cut -d, -f1-3 "$run/metrics.csv") || fail "$run: the loss column differs"
     "$OGROM" inspect straight/checkpoints --diff "$run/checkpoints" > "$run-diff.log" 2>&1 || { cat "$run-diff.log"; fail "$run: checkpoints differ"; }
     left=$(ls "$run/checkpoints")
     [ "$left" = $'latest\nstep-00000066' ] || fail "$run: left behind: $left"
-    echo "victim $victim: $kills places, $SECONDS s"
+    echo "victim $victim, async $async: $kills places, $SECONDS s"
 }
 
 size_of() { if [ "$1" = latest.tmp ]; then echo 14; else stat -c %s "straight/checkpoints/step-00000066/$1" 2> /dev/null || echo 100; fi; }
@@ -111,15 +111,17 @@ junk() {
 launch "$ranks" "$OGROM" train run.toml "${options[@]}" --set checkpoint.interval_steps=0 --set run.output=straight > straight.log 2>&1 ||
     { cat straight.log; fail "straight run"; }
 SECONDS=0
-# Most of a launch is waiting: the three series run beside each other.
-series own < <(places) > own.said 2>&1 &
-series all < <(places) > all.said 2>&1 &
-# The last rank dies while another one is there.
-series 3 < <(places | grep -E '^0 (create (part|checkpoint|manifest)|write checkpoint|rename|sync_folder checkpoints - 1|remove step-\^.tmp -)') > 3.said 2>&1 &
+# Most of a launch is waiting: the series run beside each other.
+for async in false true; do
+    series own "$async" < <(places) > "own-$async.said" 2>&1 &
+    series all "$async" < <(places) > "all-$async.said" 2>&1 &
+    # The last rank dies while another one is there.
+    series 3 "$async" < <(places | grep -E '^0 (create (part|checkpoint|manifest)|write checkpoint|rename|sync_folder checkpoints - 1|remove step-\^.tmp -)') > "3-$async.said" 2>&1 &
+done
 status=0
 for job in $(jobs -p); do wait "$job" || status=1; done
-cat own.said all.said 3.said
+cat ./*.said
 [ "$status" -eq 0 ] || fail "see above"
-total=$(awk '/places,/ { n += $3 } END { print n + 0 }' own.said all.said 3.said)
-[ "$total" -ge 66 ] || fail "only $total kills"
+total=$(awk '/places,/ { n += $5 } END { print n + 0 }' ./*-*.said)
+[ "$total" -ge 132 ] || fail "only $total kills"
 echo "$total kills: each resumed, at most the unfinished save lost, bit-equal at the end; $SECONDS s"

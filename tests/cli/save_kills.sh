@@ -32,7 +32,10 @@ done_kills=0 within=0 launches=0 newest=''
 while [ "$done_kills" -lt "$kills" ]; do
     launches=$((launches + 1))
     [ "$launches" -le $((4 * kills)) ] || fail "only $done_kills kills in $launches launches"
-    train --set checkpoint.interval_steps=1 --set "run.output=$run" --resume=auto > kill.log 2>&1 &
+    async=false  # saves that are waited for, and saves behind the steps, in turn
+    [ $((launches % 2)) -eq 1 ] || async=true
+    : > kill.log
+    train --set checkpoint.interval_steps=1 --set "checkpoint.async=$async" --set "run.output=$run" --resume=auto > kill.log 2>&1 &
     job=$!
     saved() { grep -q 'saved .*/step-' kill.log; }
     await "$job" saved || { cat kill.log; fail "no save (seed $seed)"; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 #include <limits>
 #include <unistd.h>
 
@@ -201,6 +202,11 @@ SharedFolder::SharedFolder() {
 }
 
 SharedFolder::~SharedFolder() {
+    try {
+        session().world().barrier("test folder").wait();  // another rank may still read there
+    } catch (const Error&) {
+        ADD_FAILURE() << "a rank has left the test before";
+    }
     if (session().rank() == 0) {
         std::error_code ignored;
         std::filesystem::remove_all(root_, ignored);

@@ -27,6 +27,11 @@ public:
         path = gather_text(test::session().world(), mine, "folder")[0];
     }
     ~SharedFolder() {
+        try {
+            test::session().world().barrier("folder").wait();  // another rank may still read there
+        } catch (const Error&) {
+            ADD_FAILURE() << "a rank has left the test before";
+        }
         if (test::session().rank() == 0) {
             std::error_code ignored;
             std::filesystem::remove_all(path, ignored);

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # make bench: ROWS is a regular expression over {kernels, encode, train_step, start, layouts,
-# checkpoint}; without it all rows run.
+# checkpoint, async_save}; without it all rows run.
 # kernels and products: verified, then rate and fraction of the limit; encode: MB/s of the tokenizer; train_step: one
 # optimizer step beside PyTorch (PEER_PYTHON names a Python with torch; without it that row says so and is left out);
 # start: launch to first step and memory against the ledger; layouts: step machinery, overlap, pipeline bubble,
-# recomputation; checkpoint: saves and loads beside plain writes and reads.
+# recomputation; checkpoint: saves and loads beside plain writes and reads;
+# async_save: steps during a save that is written behind them.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=${BUILD:?}
 rows=${ROWS:-.}
 wanted() { [[ $1 =~ $rows ]]; }
 some=no
-for row in kernels encode train_step start layouts checkpoint; do if wanted "$row"; then some=yes; fi; done
-[ "$some" = yes ] || { echo "ROWS=$rows selects none of kernels, encode, train_step, start, layouts, checkpoint" >&2; exit 2; }
+for row in kernels encode train_step start layouts checkpoint async_save; do if wanted "$row"; then some=yes; fi; done
+[ "$some" = yes ] || { echo "ROWS=$rows selects none of kernels, encode, train_step, start, layouts, checkpoint, async_save" >&2; exit 2; }
 
 if wanted kernels; then
     for program in "$build"/kernels/bench/bench_*; do
@@ -40,4 +41,7 @@ if wanted layouts; then
 fi
 if wanted checkpoint; then
     bash tests/peers/checkpoint.sh "$build"
+fi
+if wanted async_save; then
+    python3 tests/peers/async_save.py --ogrom "$build/ogrom"
 fi

@@ -12,6 +12,7 @@
 #include "src/io/hdf5.h"
 #include "src/io/io_thread.h"
 #include "src/io/metrics_csv.h"
+#include "src/io/metrics_h5.h"
 
 #include "tests/unit/io/support.h"
 
@@ -68,6 +69,21 @@ TEST(MetricsCsv, RowsComeBackToTheBit) {
     metrics.row(odd);
     EXPECT_TRUE(std::isnan(metrics.read().back().loss));
     EXPECT_TRUE(std::isinf(metrics.read().back().gradient_norm));
+}
+
+TEST(MetricsH5, APublicationHoldsTheRowsOfItsStepThoughOthersFollow) {
+    const Folder folder;
+    Metrics metrics(folder.path(), 0);
+    for (i64 step = 1; step <= 3; ++step) {
+        metrics.row(row_of(step));
+    }
+    const auto task = metrics.publication(3);
+    metrics.row(row_of(4));
+    on_io_thread(task);
+    std::vector<StepMetrics> rows;
+    on_io_thread([&] { rows = read_metrics_h5(folder.path("metrics.h5")); });
+    EXPECT_EQ(steps_of(rows), (std::vector<i64>{1, 2, 3}));
+    EXPECT_EQ(steps_of(metrics.read()), (std::vector<i64>{1, 2, 3, 4}));
 }
 
 TEST(MetricsCsv, ResumeCutsWhatCameAfterTheCheckpoint) {

@@ -180,6 +180,28 @@ TEST(Ledger, Fp16OnAGpuHasThemToo) {
     expect_master_and_snapshot("fp16");
 }
 
+// What a rank writes and no more: over the ranks of a zero group each element once, and nothing on further replicas.
+TEST(Ledger, BackgroundSavesHoldACopyOfWhatARankWrites) {
+    const auto bytes = [](const Ledger& ledger, const char* name) {
+        return has_line(ledger, name) ? ledger.line(name).bytes : 0;
+    };
+    const std::vector<std::string> async = {"checkpoint.async=true", "checkpoint.interval_steps=5"};
+    for (const char* name : {"snapshot.weights", "snapshot.moment1", "snapshot.moment2"}) {
+        EXPECT_EQ(bytes(ledger_of(small_run(async, 1)), name), 4 * stored) << name;
+        for (const char* zero : {"parallel.zero=0", "parallel.zero=3"}) {
+            i64 sum = 0;
+            for (int rank = 0; rank < 4; ++rank) {
+                sum += bytes(ledger_of(small_run({async[0], async[1], zero}, 4), rank), name);
+            }
+            EXPECT_EQ(sum, 4 * stored) << name << ", " << zero;
+        }
+        const auto replicas = small_run({async[0], async[1], "parallel.zero=1", "parallel.zero_group=2"}, 4);
+        EXPECT_GT(bytes(ledger_of(replicas, 1), name), 0);
+        EXPECT_EQ(bytes(ledger_of(replicas, 2), name), 0);
+        EXPECT_EQ(bytes(ledger_of(small_run({async[0]}, 1)), name), 0) << "no save at an interval";
+    }
+}
+
 TEST(Ledger, StateFollowsTheFormulaOfEveryZeroStage) {
     for (const i64 zero : {0, 1, 2, 3}) {
         for (const i64 parts : {2, 4, 8}) {
