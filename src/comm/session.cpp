@@ -273,7 +273,7 @@ struct Session::Impl {
             pause_until(0.3, [] { return false; });  // the watchdogs tell the other nodes
         }
         const ExitCode agreed = control.failed() ? control.failure().code : code;
-        if (mine && !pause_until(1.5, [&] { return others_gone(); })) {
+        if (mine && !pause_until(2.5, [&] { return others_gone(); })) {
             MPI_Abort(MPI_COMM_WORLD, static_cast<int>(agreed));
         }
         _exit(static_cast<int>(agreed));

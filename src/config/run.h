@@ -99,6 +99,7 @@ struct CheckpointConfig {
     i64 keep_last = 2, keep_every = 0;
     bool async = false;         // saves at an interval are written while training goes on
     double write_mb_per_s = 0;  // of a rank's background writer; 0 = no limit
+    bool direct_io = true;      // files go past the page cache where the file system can
     SaveFailure on_failure = SaveFailure::stop;
     i64 retries = 2;
     bool strict = true;

@@ -305,6 +305,8 @@ const std::vector<Key> table = {
     {"checkpoint", "write_mb_per_s", FIELD(checkpoint.write_mb_per_s), "MB/s per rank", value, "0.0", between(0, 1e6), none, "",
      with_async, free_key, "write_rate_limit io_bandwidth_limit",
      "most that the background writer of a rank writes, so that it leaves processor and disk to the steps; 0 = no limit. What the run has to wait for is written without it"},
+    {"checkpoint", "direct_io", FIELD(checkpoint.direct_io), "", value, "true", any, none, "", always, free_key, "o_direct use_direct_io",
+     "files of a save are written past the page cache (O_DIRECT) where the file system can; false: through it"},
     {"checkpoint", "on_failure", FIELD(checkpoint.on_failure), "", value, "stop", any, {"stop", "warn"}, "", always, free_key,
      "on_save_failure ignore_save_errors",
      "a save that fails with all its retries: stop (exit 4), or warn and go on; the last save of a run always stops"},

@@ -20,7 +20,8 @@ namespace {
 // One write stays below every 32-bit count on the way to the disk (field case B23).
 constexpr std::size_t write_chunk = 16u << 20;
 
-constexpr std::size_t direct_block = static_cast<std::size_t>(direct_buffer_bytes);
+constexpr std::size_t direct_block = static_cast<std::size_t>(direct_buffer_bytes / 2);
+constexpr std::size_t pace_slice = 1u << 20;
 constexpr std::size_t block_of_disk = 4096;
 
 double clock_s() {
@@ -113,20 +114,27 @@ void Disk::require_free(const std::string& folder, i64 needed) const {
 
 DurableFile::DurableFile(const Disk& disk, const std::string& path)
     : disk_(disk), writer_((disk.announce("create", path), path), Create::exclusive) {
-    if (disk.pace() != nullptr && writer_.bypass_cache(true)) {
-        block_.reset(static_cast<std::byte*>(std::aligned_alloc(block_of_disk, direct_block)));
-        if (block_ == nullptr) {
+    if (disk.direct() && writer_.bypass_cache(true)) {
+        blocks_.reset(static_cast<std::byte*>(std::aligned_alloc(block_of_disk, 2 * direct_block)));
+        if (blocks_ == nullptr) {
             throw std::bad_alloc();
         }
+    }
+}
+
+DurableFile::~DurableFile() {
+    if (writing_.valid()) {
+        writing_.wait();  // of a file that is given up
     }
 }
 
 void DurableFile::append(std::span<const std::byte> bytes) {
     Pace* const pace = disk_.pace();
     while (!bytes.empty()) {
-        const auto part = bytes.first(std::min(bytes.size(), pace == nullptr ? write_chunk : direct_block));
+        const bool slices = pace != nullptr || blocks_ != nullptr;
+        const auto part = bytes.first(std::min(bytes.size(), slices ? pace_slice : write_chunk));
         hasher_.add(part);
-        if (block_ != nullptr) {
+        if (blocks_ != nullptr) {
             gather(part);
         } else {
             put(part);
@@ -141,14 +149,23 @@ void DurableFile::append(std::span<const std::byte> bytes) {
 
 void DurableFile::gather(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
+        std::byte* const block = blocks_.get() + filling_ * direct_block;
         const auto part = bytes.first(std::min(bytes.size(), direct_block - gathered_));
-        std::memcpy(block_.get() + gathered_, part.data(), part.size());
+        std::memcpy(block + gathered_, part.data(), part.size());
         gathered_ += part.size();
         bytes = bytes.subspan(part.size());
         if (gathered_ == direct_block) {
-            put({block_.get(), direct_block});
+            await_block();
+            writing_ = std::async(std::launch::async, [this, block] { put({block, direct_block}); });
+            filling_ = 1 - filling_;
             gathered_ = 0;
         }
+    }
+}
+
+void DurableFile::await_block() {
+    if (writing_.valid()) {
+        writing_.get();
     }
 }
 
@@ -162,7 +179,7 @@ void DurableFile::put(std::span<const std::byte> bytes) {
         writer_.write(text(bytes));
     } catch (const FileError& error) {
         // EINVAL: blocks of this file system are larger, or a call ended within one.
-        if (block_ == nullptr || error.number() != EINVAL || !writer_.bypass_cache(false)) {
+        if (blocks_ == nullptr || error.number() != EINVAL || !writer_.bypass_cache(false)) {
             throw;
         }
         writer_.write(text(bytes.subspan(static_cast<std::size_t>(writer_.written() - before))));
@@ -170,9 +187,10 @@ void DurableFile::put(std::span<const std::byte> bytes) {
 }
 
 FileRecord DurableFile::finish() {
+    await_block();
     if (gathered_ > 0) {  // no whole block
         writer_.bypass_cache(false);
-        put({block_.get(), gathered_});
+        put({blocks_.get() + filling_ * direct_block, gathered_});
     }
     disk_.announce("sync_file", writer_.path());
     writer_.sync();

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -43,6 +44,8 @@ public:
     explicit Disk(Watcher watcher) : watcher_(std::move(watcher)) {}
     void set_pace(std::shared_ptr<Pace> pace) { pace_ = std::move(pace); }
     [[nodiscard]] Pace* pace() const { return pace_.get(); }  // null: as fast as it goes
+    void set_direct(bool direct) { direct_ = direct; }
+    [[nodiscard]] bool direct() const { return direct_; }  // large files past the page cache where the file system can
 
     // All throw Error(checkpoint) with the path, the operation and the system's reason. Operations, as announced:
     // make_folder, sync_folder, rename, exchange, replace, remove, create, write, sync_file.
@@ -64,17 +67,21 @@ public:
 private:
     Watcher watcher_;
     std::shared_ptr<Pace> pace_;
+    bool direct_ = true;
 };
 
-// Memory that a file at a pace takes while it is written.
-inline constexpr i64 direct_buffer_bytes = i64{1} << 20;
+// Memory that a file takes while it is written past the page cache: one block is filled while one is written.
+inline constexpr i64 direct_buffer_bytes = i64{8} << 20;
 
-// A new file written front to back, hashed per 64 MiB block on the way. At a pace it goes past the page cache where the
-// file system can: filling the cache takes about ten times the processor time that the writing takes, and the steps
-// want that.
+// A new file written front to back, hashed per 64 MiB block on the way. Past the page cache where the file system can:
+// filling the cache takes several times the processor time of the writing, and what fsync then waits for is written in
+// the order that the kernel likes.
 class DurableFile {
 public:
     DurableFile(const Disk& disk, const std::string& path);
+    ~DurableFile();
+    DurableFile(const DurableFile&) = delete;
+    DurableFile& operator=(const DurableFile&) = delete;
     void append(std::span<const std::byte> bytes);
     [[nodiscard]] i64 position() const { return position_; }
     FileRecord finish();  // fsync and close, both checked
@@ -82,13 +89,15 @@ public:
 private:
     void put(std::span<const std::byte> bytes);
     void gather(std::span<const std::byte> bytes);
+    void await_block();
     struct Free {
         void operator()(void* memory) const { std::free(memory); }
     };
     const Disk& disk_;
     FileWriter writer_;
-    std::unique_ptr<std::byte[], Free> block_;  // what is not written yet of a file past the cache; else null
-    std::size_t gathered_ = 0;
+    std::unique_ptr<std::byte[], Free> blocks_;  // two, of a file past the cache; else null
+    std::size_t filling_ = 0, gathered_ = 0;     // the block that is filled, and how far
+    std::future<void> writing_;                  // the other one
     i64 position_ = 0;
     BlockHasher hasher_;
 };

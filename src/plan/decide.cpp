@@ -115,12 +115,14 @@ std::string loss_scale_text(const PrecisionConfig& precision) {
 }
 
 std::string saves_text(const RunConfig& run, const Decisions& d) {
+    const char* const way = run.checkpoint.direct_io ? "past the page cache (checkpoint.direct_io = true)"
+                                                     : "through the page cache (checkpoint.direct_io = false)";
     if (!d.background_saves) {
-        return fmt::format("saves hold the steps up until they are on the disk ({})",
-                           run.checkpoint.async ? "checkpoint.interval_steps = 0" : "checkpoint.async = false");
+        return fmt::format("saves hold the steps up until they are on the disk ({}), written {}",
+                           run.checkpoint.async ? "checkpoint.interval_steps = 0" : "checkpoint.async = false", way);
     }
     const double limit = run.checkpoint.write_mb_per_s;
-    return fmt::format("saves hold the steps up for a copy (snapshot.* below) and are written behind them{}",
+    return fmt::format("saves hold the steps up for a copy (snapshot.* below) and are written behind them, {}{}", way,
                        limit > 0 ? fmt::format(", at most {} MB/s per rank", limit) : std::string());
 }
 

@@ -74,6 +74,7 @@ void Saver<T>::begin(Way way, double best_valid_loss) {
 template <class T>
 void Saver<T>::attempt() {
     SaveOptions options{.keep = {run_.checkpoint.keep_last, run_.checkpoint.keep_every}};
+    options.disk.set_direct(run_.checkpoint.direct_io);
     if (wanted_->way == Way::background) {
         options.disk.set_pace(std::make_shared<Pace>(run_.checkpoint.write_mb_per_s * 1e6));
     }

@@ -39,7 +39,7 @@ void add_host_lines(Ledger& ledger, const RunConfig& run, const Decisions& decis
                fmt::format("3 copies of {} actions x {}", actions, sizeof(Action)));
     const i64 groups = 1 + (decisions.has_moment1 ? 1 : 0) + (decisions.has_moment2 ? 1 : 0);
     const i64 tensors = static_cast<i64>(make_parameters(run.model, run.precision.weights).rows().size());
-    const i64 block = decisions.background_saves ? direct_buffer_bytes : 0;
+    const i64 block = run.checkpoint.direct_io ? direct_buffer_bytes : 0;
     ledger.add("io.checkpoint", Tier::baseline, checkpoint_staging_bytes(tensors, groups, ranks) + block,
                "image of the master file, hash and copy buffers");
     if (!run.train.trace.empty()) {

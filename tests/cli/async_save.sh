@@ -14,11 +14,11 @@ same_end() {
     "$OGROM" inspect straight/checkpoints --diff "$1/checkpoints" > diff.log 2>&1 || { cat diff.log; fail "$1: checkpoints differ"; }
 }
 expect_exit 0 launch 2 "$OGROM" train run.toml --set run.output=straight
-expect_text 'saves hold the steps up until they are on the disk \(checkpoint.async = false\)'
+expect_text 'saves hold the steps up until they are on the disk \(checkpoint.async = false\), written past the page cache'
 
 # The plan names the copy and the choice; the ledger's lines are there with async alone.
 expect_exit 0 "$OGROM" plan run.toml "${slow[@]}"
-expect_text 'saves hold the steps up for a copy .* behind them, at most 0.02 MB/s per rank'
+expect_text 'saves hold the steps up for a copy .* behind them, past the page cache .*, at most 0.02 MB/s per rank'
 expect_text 'snapshot.moment2 '
 expect_exit 0 "$OGROM" plan run.toml
 if grep -q 'snapshot' "$work/said"; then fail "a copy is planned for saves that are waited for"; fi
@@ -26,11 +26,11 @@ expect_exit 2 "$OGROM" plan run.toml --set checkpoint.write_mb_per_s=10
 expect_text 'checkpoint.async'
 
 # SIGTERM while the save of step 4 is under way: it and the last one are complete.
-launch 2 "$OGROM" train run.toml "${slow[@]}" --set checkpoint.interval_steps=500 --set train.steps=100000 \
+launch 2 "$OGROM" train run.toml "${slow[@]}" --set checkpoint.interval_steps=30 --set train.steps=100000 \
     --set train.log_interval_steps=1 --set run.output=stopped > run.log 2>&1 &
 job=$!
-await "$job" grep -qE 'step +501/' run.log || { tail run.log; fail "step 501 was not reached"; }
-if grep -q 'saved .*step-00000500' run.log; then fail "the save of step 500 was not under way"; fi
+await "$job" grep -qE 'step +31/' run.log || { tail run.log; fail "step 31 was not reached"; }
+if grep -q 'saved .*step-00000030' run.log; then fail "the save of step 30 was not under way"; fi
 kill -TERM "$(pgrep -f "^$OGROM train run.toml .*run.output=stopped( |\$)" | tail -1)"
 code=0
 wait "$job" || code=$?
@@ -39,19 +39,19 @@ wait "$job" || code=$?
 [ "$(left stopped | wc -w)" -eq 3 ] || fail "left: $(left stopped)"
 
 # kill -9 of all ranks while a save is under way: the one before is there, the resumed run ends as the straight one.
-launch 2 "$OGROM" train run.toml "${slow[@]}" --set train.steps=100000 --set checkpoint.interval_steps=300 \
+launch 2 "$OGROM" train run.toml "${slow[@]}" --set train.steps=100000 --set checkpoint.interval_steps=20 \
     --set train.log_interval_steps=1 --set run.output=killed > run.log 2>&1 &
 job=$!
-await "$job" grep -qE 'step +601/' run.log || { tail run.log; fail "step 601 was not reached"; }
+await "$job" grep -qE 'step +41/' run.log || { tail run.log; fail "step 41 was not reached"; }
 victims=$(pgrep -f "^$OGROM train run.toml .*run.output=killed( |\$)")
 # shellcheck disable=SC2086  # a list of processes
 kill -9 $victims
 wait "$job" || true
 gone() { for pid in $victims; do [ ! -e "/proc/$pid" ] || return 1; done; }
 await $$ gone || fail "the killed ranks are there"  # one that nobody has waited for yet counts as alive
-expect_exit 75 launch 2 "$OGROM" train run.toml "${slow[@]}" --set train.steps=100000 --set checkpoint.interval_steps=300 \
+expect_exit 75 launch 2 "$OGROM" train run.toml "${slow[@]}" --set train.steps=100000 --set checkpoint.interval_steps=20 \
     --set run.output=killed --resume=auto --stop-after 1
-expect_text 'resumed from .*step-00000300'
+expect_text 'resumed from .*step-00000020'
 [ -z "$(find killed -name '*.tmp*')" ] || fail "left: $(find killed -name '*.tmp*')"
 
 # train OUTPUT RULES option...: the disk fails as RULES say
