@@ -57,8 +57,8 @@ Manifest read_manifest(const std::string& folder);
 // step only. Throws FileError where a file is there but the system does not give it: that says nothing of the
 // checkpoint.
 std::string incomplete_reason(const std::string& folder);
-// Hashes the blocks whose place in the list of all blocks is `share` modulo `shares`; throws Error(checkpoint) with
-// file and block of the first that differs. Returns the bytes that were hashed.
+// Hashes the `share`th of `shares` stretches of all blocks; throws Error(checkpoint) with file and block of the first
+// that differs. Returns the bytes that were hashed.
 i64 verify_manifest(const std::string& folder, const Manifest& manifest, int share, int shares);
 
 }  // namespace ogrom

@@ -128,6 +128,29 @@ TEST(CheckpointDamage, AFlippedByteOfTheHeaderIsNoChangedSetting) {
     expect_in(damage_of(*make_single_communicator(), step), "checkpoint.h5: block 0");
 }
 
+TEST(CheckpointDamage, SharesOfTheHashingAreTheWholeOnce) {
+    const Folder folder;
+    const std::string step = test::save_small<float>(folder.path(), 4, 5);
+    const Manifest manifest = read_manifest(step);
+    i64 whole = 0;
+    for (const FileRecord& record : manifest.files) {
+        whole += record.bytes;
+    }
+    for (int shares = 1; shares <= 9; ++shares) {  // of 6 files of one block each
+        i64 bytes = 0;
+        for (int share = 0; share < shares; ++share) {
+            bytes += verify_manifest(step, manifest, share, shares);
+        }
+        EXPECT_EQ(bytes, whole) << shares << " shares";
+    }
+    flip(step + "/part-00003.h5", 2000);
+    int seen = 0;
+    for (int share = 0; share < 4; ++share) {
+        seen += test::fault_text([&] { (void)verify_manifest(step, manifest, share, 4); }).empty() ? 0 : 1;
+    }
+    EXPECT_EQ(seen, 1);
+}
+
 TEST(CheckpointDamage, EveryFlippedByteOfTheManifestIsSeen) {
     const Folder folder;
     const std::string step = test::save_small<float>(folder.path(), 4, 1);
