@@ -46,8 +46,8 @@ i64 size_of_view(const FlatView<T>& view) {
 
 template <class T>
 Snapshot<T>::Snapshot(const StepState<T>& state, const HostWindow& window, Arena& arena, Stream stream,
-                      const std::vector<FlatRange>& copied)
-    : state_(state), window_(window), stream_(stream) {
+                      std::optional<std::vector<FlatRange>> copied)
+    : state_(state), window_(window), stream_(stream), copied_(std::move(copied)) {
     if (stream.backend == Backend::cuda) {
         views_.weights = FlatView<Held>(arena.take<Held>("snapshot.weights"), state.weights.ranges());
         views_.moment1 = like(state.moment1, arena, "snapshot.moment1");
@@ -56,10 +56,10 @@ Snapshot<T>::Snapshot(const StepState<T>& state, const HostWindow& window, Arena
     }
     if constexpr (std::is_same_v<T, Held>) {
         views_ = {state.weights, state.moment1, state.moment2};
-        if (!copied.empty()) {
-            copy_ = {part_of(state.weights, copied, arena, "snapshot.weights"),
-                     part_of(state.moment1, copied, arena, "snapshot.moment1"),
-                     part_of(state.moment2, copied, arena, "snapshot.moment2")};
+        if (copied_ && !copied_->empty()) {
+            copy_ = {part_of(state.weights, *copied_, arena, "snapshot.weights"),
+                     part_of(state.moment1, *copied_, arena, "snapshot.moment1"),
+                     part_of(state.moment2, *copied_, arena, "snapshot.moment2")};
         }
     } else {
         fail(ExitCode::usage, std::string(name_of(dtype_of<T>())) + " needs a GPU");
@@ -92,10 +92,36 @@ const typename Snapshot<T>::Views& Snapshot<T>::collect() const {
     return views_;
 }
 
+// On a GPU, into page-locked memory.
+template <class T>
+void Snapshot<T>::collect_copied() const {
+    OGROM_ASSERT(copied_);
+    const auto copy = [&](const FlatView<Held>& to, const FlatView<Held>& from) {
+        for (const FlatRange& range : *copied_) {
+            copy_bytes(stream_, to.locate(range), from.locate(range), range.count() * static_cast<i64>(sizeof(Held)));
+        }
+    };
+    if constexpr (std::is_same_v<T, Held>) {
+        copy(views_.weights, state_.weights);
+    } else {
+        copy(views_.weights, state_.master);
+    }
+    for (const auto& [to, from] : {std::pair{&views_.moment1, &state_.moment1}, {&views_.moment2, &state_.moment2}}) {
+        if (!from->empty()) {
+            copy(*to, *from);
+        }
+    }
+    wait(stream_);
+}
+
 template <class T>
 const typename Snapshot<T>::Views& Snapshot<T>::freeze() const {
     if (stream_.backend == Backend::cuda) {
-        return collect();
+        if (!copied_) {
+            return collect();
+        }
+        collect_copied();
+        return views_;
     }
     if (copy_.weights.empty() || fault_active("snapshot_not_taken")) {
         return views_;

@@ -66,11 +66,13 @@ Ledger compose(const RunConfig& run, const Decisions& d) {
         }
     }
     if (d.backend == Backend::cuda) {  // state on its way into and out of checkpoints
-        flat("snapshot.weights", Tier::pageable, bytes.weights / size * state_size, state_size, "P", zero == 3);
+        // Page-locked, the device copies into it at the rate of the link: that is all that the steps wait for.
+        const Tier tier = d.background_saves ? Tier::host : Tier::pageable;
+        flat("snapshot.weights", tier, bytes.weights / size * state_size, state_size, "P", zero == 3);
         for (const auto& [name, there] :
              {std::pair{"snapshot.moment1", d.has_moment1}, {"snapshot.moment2", d.has_moment2}}) {
             if (there) {
-                flat(name, Tier::pageable, bytes.moment, state_size, "P", zero >= 1);
+                flat(name, tier, bytes.moment, state_size, "P", zero >= 1);
             }
         }
     }

@@ -153,10 +153,9 @@ std::vector<FlatRange> Engine<T>::written_ranges() const {
     return decisions.place.replica == 0 ? ownership.ranges(decisions.place.part) : std::vector<FlatRange>();
 }
 
-// On a GPU everything is copied anyway.
 template <class T>
-std::vector<FlatRange> Engine<T>::copied_ranges() const {
-    return decisions.background_saves ? written_ranges() : std::vector<FlatRange>();
+std::optional<std::vector<FlatRange>> Engine<T>::copied_ranges() const {
+    return decisions.background_saves ? std::optional(written_ranges()) : std::nullopt;
 }
 
 template <class T>

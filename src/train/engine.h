@@ -2,6 +2,7 @@
 // optimizer state. Made from the resolved run and a mesh; knows no run folder,
 // no files, no terminal, so that tests build several in one process.
 #pragma once
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -88,7 +89,7 @@ public:
 
 private:
     [[nodiscard]] std::vector<FlatRange> written_ranges() const;
-    [[nodiscard]] std::vector<FlatRange> copied_ranges() const;
+    [[nodiscard]] std::optional<std::vector<FlatRange>> copied_ranges() const;
     [[nodiscard]] u64 hash_of(FlatRange range) const;
 };
 

@@ -108,6 +108,20 @@ part 0 half-straight "${moving[@]}"
 part 75 half-cut "${moving[@]}" --stop-after 11
 part 0 half-cut "${moving[@]}" --resume=auto
 grep -q "overflow in fp16 with the loss scale 16777216, 8388608 from now on" half-straight/log.txt
+# Saves behind the steps, from a page-locked copy: each checkpoint is that of a run that waits.
+# same_saves A B: the checkpoints of two runs, tensor by tensor
+same_saves() {
+    local step
+    for step in 00000010 00000025 00000040; do
+        "$ogrom" inspect "$1/checkpoints/step-$step" --diff "$2/checkpoints/step-$step" > part.log 2>&1 ||
+            { cat part.log; echo "$1 and $2 differ at $step"; exit 1; }
+    done
+}
+saves=(--set precision.weights=bf16 --set checkpoint.interval_steps=5 --set checkpoint.keep_last=9)
+part 0 waited "${saves[@]}"
+part 0 behind "${saves[@]}" --set checkpoint.async=true
+same_saves waited behind
+grep -m1 -o 'saved .*steps held up.*' behind/log.txt
 # Two ranks that share the GPU, their copies compared at each save.
 if command -v mpirun > /dev/null; then
     # two OUTPUT arguments...
@@ -121,6 +135,9 @@ if command -v mpirun > /dev/null; then
     two half-zero0 "${moving[@]}" --set parallel.zero=0
     two half-zero2 "${moving[@]}" --set parallel.zero=2
     two half-pipeline "${moving[@]}" --set parallel.pipeline=2
+    two two-waited "${saves[@]}" --set parallel.zero=2
+    two two-behind "${saves[@]}" --set parallel.zero=2 --set checkpoint.async=true
+    same_saves two-waited two-behind
     two half-tensor --set precision.weights=fp16 --set precision.loss_scale_initial=1024 --set parallel.tensor=2
 fi
 python3 - <<'PYTHON'

@@ -150,8 +150,9 @@ TEST(Ledger, StateFollowsTheClosedFormula) {
 
 // contracts.md, Memory: ZeRO 0 w + g + m, 1 w + g + m/N, 2 w + (g + m)/N, 3 all/N; w = g = 4, m = 8 bytes a parameter.
 // Weights and activations of 2 bytes, everything that is summed of 4; host memory of a GPU run beside it.
-void expect_master_and_snapshot(const char* type) {
-    const RunConfig run = small_run({fmt::format("precision.weights={}", type)}, 1);
+void expect_master_and_snapshot(const char* type, Tier tier, std::vector<std::string> options = {}) {
+    options.push_back(fmt::format("precision.weights={}", type));
+    const RunConfig run = small_run(options, 1);
     const Decisions d = decide(run, shape_of(run), {}, 2, Backend::cuda);
     const Ledger ledger = make_ledger(run, d);
     EXPECT_EQ(ledger.line("weights").bytes, 2 * stored);
@@ -162,7 +163,7 @@ void expect_master_and_snapshot(const char* type) {
     }
     for (const char* name : {"snapshot.weights", "snapshot.moment1", "snapshot.moment2"}) {
         EXPECT_EQ(ledger.line(name).bytes, 4 * stored) << name;
-        EXPECT_EQ(ledger.line(name).tier, Tier::pageable) << name;
+        EXPECT_EQ(ledger.line(name).tier, tier) << name;
     }
     const Ledger single = ledger_of(small_run({}, 1));
     const auto rows = [](const Ledger& of, const char* name) { return of.line(name).formula; };
@@ -173,11 +174,15 @@ void expect_master_and_snapshot(const char* type) {
 }
 
 TEST(Ledger, Bf16OnAGpuHasAMasterAndASnapshot) {
-    expect_master_and_snapshot("bf16");
+    expect_master_and_snapshot("bf16", Tier::pageable);
 }
 
 TEST(Ledger, Fp16OnAGpuHasThemToo) {
-    expect_master_and_snapshot("fp16");
+    expect_master_and_snapshot("fp16", Tier::pageable);
+}
+
+TEST(Ledger, OfAGpuThatSavesInTheBackgroundTheSnapshotIsPageLocked) {
+    expect_master_and_snapshot("bf16", Tier::host, {"checkpoint.async=true", "checkpoint.interval_steps=5"});
 }
 
 // What a rank writes and no more: over the ranks of a zero group each element once, and nothing on further replicas.
