@@ -95,6 +95,13 @@ void write_holder(int descriptor, const Taking& taking) {
     }
 }
 
+// Whether `path` is the file that is open; what is known of that in `opened`.
+bool names(const std::string& path, int descriptor, struct stat& opened) {
+    struct stat named {};
+    return fstat(descriptor, &opened) == 0 && stat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
+           opened.st_dev == named.st_dev;
+}
+
 }  // namespace
 
 LockFile::LockFile(std::string path, const LockWords& words) : path_(std::move(path)) {
@@ -120,10 +127,8 @@ bool LockFile::take(const LockWords& words) {
         file_.reset();
         fail(ExitCode::usage, fmt::format("{} is in use by {}: {}", words.subject, holder.text(), words.refusal));
     }
-    struct stat opened {
-    }, named{};
-    if (fstat(file_.get(), &opened) != 0 || stat(path_.c_str(), &named) != 0 || opened.st_ino != named.st_ino ||
-        opened.st_dev != named.st_dev) {
+    struct stat opened {};
+    if (!names(path_, file_.get(), opened)) {
         return false;
     }
     if (opened.st_size > 0) {
@@ -140,8 +145,17 @@ bool LockFile::take(const LockWords& words) {
     return true;
 }
 
+void LockFile::require_named() const {
+    struct stat opened {};
+    require(names(path_, file_.get(), opened), ExitCode::usage,
+            fmt::format("{}: is not the file that this process locked: the folder was moved or removed while it was in "
+                        "use, and may be another's now; nothing more is written there",
+                        path_));
+}
+
 LockFile::~LockFile() {
-    if (file_) {
+    struct stat opened {};
+    if (file_ && names(path_, file_.get(), opened)) {
         unlink(path_.c_str());  // while it is locked: whoever opened it meanwhile sees that it has no name any more
     }
 }

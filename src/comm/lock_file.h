@@ -26,6 +26,10 @@ public:
     LockFile(const LockFile&) = delete;
     LockFile& operator=(const LockFile&) = delete;
 
+    // Throws Error(usage) once the name stands for another file, or none: the folder was moved or removed, and another
+    // process may hold a lock of that name.
+    void require_named() const;
+
     // One line about a holder that ended without giving the lock back; empty when there was none.
     [[nodiscard]] const std::string& replaced() const { return replaced_; }
     // One line where the file system knows no locks, on what the file alone can and cannot tell; else empty.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <memory>
+#include <optional>
 
 #include "src/base/file.h"
 #include "src/base/json.h"
@@ -27,7 +28,8 @@ using nlohmann::ordered_json;
 constexpr i64 json_limit = i64{256} << 20;
 
 struct InspectOptions {
-    std::string path, other;
+    std::string path;
+    std::optional<std::string> other;
     bool verify = false, json = false;
 };
 
@@ -152,7 +154,7 @@ int inspect_checkpoint(const InspectOptions& options) {
 }
 
 int diff_checkpoints(const InspectOptions& options) {
-    const std::string first = resolve_checkpoint(options.path), second = resolve_checkpoint(options.other);
+    const std::string first = resolve_checkpoint(options.path), second = resolve_checkpoint(*options.other);
     if (options.verify) {
         verify_checkpoint(first);
         verify_checkpoint(second);
@@ -303,7 +305,8 @@ int run_inspect(const InspectOptions& options) {
     require(!path.empty(), ExitCode::usage, "inspect: PATH is empty; see ogrom inspect --help");
     require(!is_special(path), ExitCode::checkpoint,
             fmt::format("{}: a pipe, socket or device; would be right: a file or a folder", path));
-    if (!options.other.empty()) {
+    if (options.other) {
+        require(!options.other->empty(), ExitCode::usage, "inspect: the PATH after --diff is empty");
         return diff_checkpoints(options);
     }
     for (const char* ending : {".idx", ".bin"}) {

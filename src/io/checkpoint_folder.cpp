@@ -85,7 +85,8 @@ std::optional<i64> step_of(const std::string& folder_name) {
         digits.find_first_not_of("0123456789") != std::string::npos) {
         return std::nullopt;
     }
-    return std::stoll(digits);
+    const i64 step = std::stoll(digits);
+    return step_name(step) == folder_name ? std::optional(step) : std::nullopt;  // no second name for a step
 }
 
 std::string temporary_name(i64 step) {
@@ -134,6 +135,8 @@ std::optional<std::string> find_latest(const std::string& directory, std::vector
 }
 
 std::string resolve_checkpoint(const std::string& path) {
+    require(!path.empty(), ExitCode::usage,
+            "the path of a checkpoint is empty; would be right: a step folder, or a run's");
     fs::path place = fs::absolute(path).lexically_normal();
     if (!place.has_filename()) {
         place = place.parent_path();  // "folder/" means the folder

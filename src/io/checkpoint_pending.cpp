@@ -60,7 +60,13 @@ PendingSave::PendingSave(Communicator& world, std::string directory, i64 step, S
       options_(std::move(options)),
       thread_(options_.thread != nullptr ? *options_.thread : io_thread()) {
     temporary_ = share_result(world_, "checkpoint.folder", [&] {
-        return world_.rank() == 0 ? prepare_folder(options_.disk, directory_, step_, draft_.bytes) : std::string();
+        if (world_.rank() != 0) {
+            return std::string();
+        }
+        if (options_.require_ours) {
+            options_.require_ours();
+        }
+        return prepare_folder(options_.disk, directory_, step_, draft_.bytes);
     });
     if (draft_.own) {
         start([this] {
@@ -147,6 +153,9 @@ void PendingSave::commit_files(Manifest manifest) {
         options_.before_commit();
     }
     manifest.files.push_back(write_file(disk, temporary_, *draft_.master));
+    if (options_.require_ours) {
+        options_.require_ours();
+    }
     write_manifest(disk, temporary_, manifest);
     for (const std::string& line : set_aside_later(disk, directory_, step_)) {
         log_warning("{}", line);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <fmt/format.h>
 #include <limits>
 
@@ -302,9 +303,18 @@ void commit(const Disk& disk, const std::string& directory, const std::string& t
             disk.remove_tree(temporary);
         }
     } else {
+        if (std::filesystem::exists(std::filesystem::symlink_status(target))) {
+            const std::string aside = abandoned_name(target);
+            disk.rename(target, aside);
+            log_warning("{} was no folder: set aside as {}", target, aside);
+        }
         disk.rename(temporary, target);
     }
-    disk.replace_file(latest, name + "\n");
+    try {
+        disk.replace_file(latest, name + "\n");
+    } catch (const Error& error) {  // a name for people: the checkpoint is durable, and a resume goes by folders
+        log_warning("{} does not name {}: {}", latest, name, error.what());
+    }
 }
 
 i64 checkpoint_bytes(std::span<const i64> parts, i64 master) {

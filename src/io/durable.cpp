@@ -12,6 +12,7 @@
 
 #include "src/base/kill_point.h"
 #include "src/base/text.h"
+#include "src/io/checkpoint_folder.h"
 
 namespace ogrom {
 
@@ -83,7 +84,7 @@ void Disk::exchange(const std::string& fresh, const std::string& existing) const
             fail_system(fresh, "exchange with " + existing);
         }
         // No exchange on this file system: three renames, with a moment in which only temporary names exist.
-        const std::string aside = fresh + "-old";
+        const std::string aside = abandoned_name(existing);  // nothing removes it, wherever we are cut off
         if (::rename(existing.c_str(), aside.c_str()) != 0 || ::rename(fresh.c_str(), existing.c_str()) != 0 ||
             ::rename(aside.c_str(), fresh.c_str()) != 0) {
             fail_system(fresh, "rename to " + existing);
@@ -106,8 +107,8 @@ void Disk::require_free(const std::string& folder, i64 needed) const {
     const i64 available = free_bytes(folder);
     if (needed > available) {
         fail(ExitCode::checkpoint,
-             fmt::format("{}: a checkpoint needs {} bytes ({}), {} bytes ({}) are free: free space, lower "
-                         "checkpoint.keep_last, or choose another run.output",
+             fmt::format("{}: a checkpoint needs {} bytes ({}), {} bytes ({}) are free: free space (old step folders "
+                         "may go: a resume needs the newest alone), or choose another run.output",
                          folder, needed, human_bytes(needed), available, human_bytes(available)));
     }
 }

@@ -12,6 +12,9 @@ public:
     // Error(checkpoint) where the file cannot be written.
     explicit Lease(const std::string& folder);
 
+    // Throws Error(usage) where the folder's lock file is not ours any more: the folder was moved or removed.
+    void require_held() const { lock_.require_named(); }
+
     // One line about a holder that ended without giving the lease back; empty when there was none.
     [[nodiscard]] const std::string& replaced() const { return lock_.replaced(); }
     // One line where the file system knows no locks; else empty.

@@ -2,6 +2,7 @@
 // Next: io/checkpoint_save.cpp.
 #include "src/io/metrics.h"
 
+#include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <map>
@@ -105,8 +106,36 @@ bool ends_in_newline(const std::string& path) {
 
 struct Metrics::Impl {
     std::string csv, h5;
-    std::optional<FileWriter> writer;
+    std::optional<FileWriter> writer;  // none after a write that failed
+    i64 good = 0;                      // bytes of whole lines
+    std::string pending;               // lines that are not written yet
+    bool behind = false;
+
+    void flush() noexcept;
 };
+
+// Figures are not worth a run: what the disk does not take now waits for the next row.
+void Metrics::Impl::flush() noexcept {
+    try {
+        if (!writer) {
+            std::filesystem::resize_file(csv, static_cast<std::uintmax_t>(good));  // what the last write left of a line
+            writer.emplace(csv, Create::append);
+        }
+        writer->write(pending);
+        good += static_cast<i64>(pending.size());
+        pending.clear();
+        if (behind) {
+            log_info("{}: all rows are there again", csv);
+        }
+        behind = false;
+    } catch (const std::exception& error) {
+        writer.reset();
+        if (!behind) {
+            log_warning("{}; training goes on, rows wait in memory", error.what());
+        }
+        behind = true;
+    }
+}
 
 Metrics::Metrics(const std::string& folder, i64 last_step) : impl_(std::make_unique<Impl>()) {
     make_directories(folder);
@@ -118,15 +147,19 @@ Metrics::Metrics(const std::string& folder, i64 last_step) : impl_(std::make_uni
         write_file_atomic(impl_->csv, metrics_head());
     }
     impl_->writer.emplace(impl_->csv, Create::append);
+    impl_->good = file_size(impl_->csv);
 }
 
 Metrics::~Metrics() = default;
 
 void Metrics::row(const StepMetrics& row) {
-    impl_->writer->write(metrics_line(row));
+    impl_->pending += metrics_line(row);
+    impl_->flush();
 }
 
 void Metrics::publish() {
+    impl_->flush();
+    require(!impl_->behind, ExitCode::checkpoint, impl_->csv + ": rows wait in memory, the disk does not take them");
     impl_->writer->sync();
     const std::vector<StepMetrics> rows = read();
     on_io_thread([&] { write_metrics_h5(impl_->h5, rows); });
@@ -134,10 +167,14 @@ void Metrics::publish() {
 
 std::function<void()> Metrics::publication(i64 last_step) const {
     return [csv = impl_->csv, h5 = impl_->h5, last_step] {
-        sync_file(csv);
-        std::vector<StepMetrics> rows = read_metrics_csv(csv);
-        std::erase_if(rows, [&](const StepMetrics& row) { return row.step > last_step; });
-        write_metrics_h5(h5, rows);
+        try {
+            sync_file(csv);
+            std::vector<StepMetrics> rows = read_metrics_csv(csv);
+            std::erase_if(rows, [&](const StepMetrics& row) { return row.step > last_step; });
+            write_metrics_h5(h5, rows);
+        } catch (const std::exception& error) {
+            log_warning("metrics.h5 is not up to date: {}", error.what());
+        }
     };
 }
 

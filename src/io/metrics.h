@@ -39,9 +39,11 @@ public:
     // from metrics.h5 and said in the log; the damaged file is kept as metrics.csv.damaged. It never stops a resume.
     Metrics(const std::string& folder, i64 last_step);
     ~Metrics();
+    // Never throws for the disk: rows that it does not take wait in memory for the next call, with one warning.
     void row(const StepMetrics& row);
-    void publish();  // rebuilds metrics.h5 by rename
-    // The same for rows up to `last_step`, as a task for the I/O thread while further rows are added.
+    void publish();  // rebuilds metrics.h5 by rename; throws where rows are still in memory
+    // The same for rows up to `last_step`, as a task for the I/O thread while further rows are added; warns instead of
+    // throwing.
     [[nodiscard]] std::function<void()> publication(i64 last_step) const;
     // The same where the run ends on a fault (a numerics stop): what fails here is a warning, the fault stays the news.
     void publish_at_stop() noexcept;

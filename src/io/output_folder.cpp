@@ -44,6 +44,10 @@ OutputFolder::OutputFolder(const Disk& disk, const std::string& target) : disk_(
         place = place.parent_path();  // "folder/" means the folder
     }
     target_ = place.string();
+    require(!fs::is_symlink(target_), ExitCode::usage,
+            fmt::format("{}: is a symbolic link, a folder is made under a new name; would be right: the path that it "
+                        "stands for, or a name that is free",
+                        target_));
     const bool taken = file_surely_exists(target_) && (!is_directory(target_) || !list_directory(target_).empty());
     require(!taken, ExitCode::usage,
             fmt::format("{}: is there already and is not overwritten; would be right: a name that is free", target_));

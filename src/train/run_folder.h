@@ -35,6 +35,7 @@ class RunFolder {
 public:
     RunFolder(const RunConfig& run, Resume resume);
     void keep() { provisional_.keep(); }
+    void require_ours() const { lease_.require_held(); }  // Error(usage) once the folder was moved or removed
 
 private:
     Provisional provisional_;

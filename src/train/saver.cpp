@@ -40,6 +40,10 @@ bool Saver<T>::due() const {
 
 template <class T>
 void Saver<T>::save(double best_valid_loss) {
+    if (place_.engine.step == run_.train.steps) {
+        begin(Way::last, best_valid_loss);
+        return;
+    }
     begin(place_.engine.decisions.background_saves ? Way::background : Way::waited_for, best_valid_loss);
 }
 
@@ -78,6 +82,7 @@ void Saver<T>::attempt() {
     if (wanted_->way == Way::background) {
         options.disk.set_pace(std::make_shared<Pace>(run_.checkpoint.write_mb_per_s * 1e6));
     }
+    options.require_ours = place_.require_ours;
     if (place_.metrics != nullptr) {
         options.before_commit = place_.metrics->publication(wanted_->header.step);
     }
@@ -224,8 +229,8 @@ void Saver<T>::complete() {
 template <class T>
 void Saver<T>::event(ExitCode code, i64 step, const std::string& text) const {
     if (place_.metrics != nullptr) {
-        append_event(run_.run.output, place_.session.rank(), place_.session.host(), step,
-                     std::string(name_of(Phase::save)), static_cast<int>(code), text);
+        (void)try_append_event(run_.run.output, place_.session.rank(), place_.session.host(), step,
+                               std::string(name_of(Phase::save)), static_cast<int>(code), text);
     }
 }
 

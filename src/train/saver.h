@@ -5,6 +5,7 @@
 // train/resume.cpp (what a checkpoint says beside the tensors), io/checkpoint_pending.cpp.
 #pragma once
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,8 +33,9 @@ public:
         const Sampler& sampler;
         const SavedTexts& texts;
         ReplayTrace& replay;
-        Metrics* metrics = nullptr;  // of the rank that tells
-        Console* console = nullptr;  // likewise
+        Metrics* metrics = nullptr;               // of the rank that tells
+        Console* console = nullptr;               // likewise
+        std::function<void()> require_ours = {};  // on rank 0: whether the run's folder is still this run's
     };
     // What `place` names must outlive it. `saved_at`: step of the checkpoint that the run stands on, -1 without one.
     Saver(const Place& place, i64 saved_at);

@@ -72,7 +72,12 @@ Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& 
         console_ = std::make_unique<Console>(run_.train.steps, run_.train.log_interval_steps, first_step_);
     }
     saver_.emplace(
-        typename Saver<T>::Place{session_, *engine_, *sampler_, texts_, *replay_, metrics_.get(), console_.get()},
+        typename Saver<T>::Place{session_, *engine_, *sampler_, texts_, *replay_, metrics_.get(), console_.get(),
+                                 [this] {
+                                     if (folder_) {
+                                         folder_->require_ours();
+                                     }
+                                 }},
         found_ ? first_step_ : -1);
 }
 
@@ -271,9 +276,11 @@ void Trainer<T>::check_finite(const StepResult& result) {
     const std::string stop = stop_text(run_.numerics, result, engine_->consecutive_skips);
     if (!stop.empty()) {
         saver_->finish_before_stop();
+        session_.set_phase(Phase::train, engine_->step);
         if (metrics_) {
             metrics_->publish_at_stop();
         }
+        mesh_.world->barrier("numerics stop").wait();  // the first to leave ends the job: rank 0 is through
         fail(ExitCode::numerics, what + stop);
     }
     if (leads()) {
@@ -310,7 +317,7 @@ std::string Trainer<T>::why_stopped() {
     } else if (options_.stop_after_steps > 0 && engine_->step - first_step_ >= options_.stop_after_steps) {
         mine = fmt::format("--stop-after {}", options_.stop_after_steps);
     } else if (options_.time_limit_s > 0) {
-        mine = fmt::format("--time-limit {}", options_.time_limit_s / 60);
+        mine = fmt::format("--time-limit {:g}", options_.time_limit_s / 60);
     }
     const std::vector<std::string> all = gather_text(session_.world(), mine, "why stopped");
     return *std::max_element(all.begin(), all.end());  // "SIG..." before "--time-limit", "--stop-after" and ""
@@ -335,7 +342,7 @@ void Trainer<T>::finish() {
     session_.set_phase(Phase::report, engine_->step);
     summarise();
     if (metrics_) {
-        metrics_->publish();
+        metrics_->publish_at_stop();
         console_->finish();
         log_lines(summary_text(summary_));
         flush_log();
@@ -373,8 +380,8 @@ void Trainer<T>::summarise() {
 template <class T>
 void Trainer<T>::event(Phase phase, ExitCode code, const std::string& text) const {
     if (folder_) {
-        append_event(run_.run.output, session_.rank(), session_.host(), engine_->step, std::string(name_of(phase)),
-                     static_cast<int>(code), text);
+        (void)try_append_event(run_.run.output, session_.rank(), session_.host(), engine_->step,
+                               std::string(name_of(phase)), static_cast<int>(code), text);
     }
 }
 
