@@ -25,7 +25,7 @@ namespace {
 struct TrainArguments {
     std::string run_file;
     std::vector<std::string> overrides;
-    std::string resume;
+    std::string resume, init_from;
     double time_limit_minutes = 0;
     i64 stop_after = 0;
     bool json = false, verify = false;
@@ -97,6 +97,16 @@ void require_alone(const CLI::App& command) {
     }
 }
 
+// The flag is the key; a resume that never starts anew would never read it.
+void set_init_from(TrainArguments& arguments, const ResumeChoice& resume) {
+    require(!arguments.init_from.empty(), ExitCode::usage,
+            "--init-from: no path; would be right: a Hugging Face GPT-2 folder, or a checkpoint");
+    require(resume.kind == Resume::none || resume.kind == Resume::newest_or_fresh, ExitCode::usage,
+            "--init-from begins a new run, --resume and --resume=PATH go on with one; would be right: one of the two, "
+            "or --init-from with --resume=auto, which begins where the run has no checkpoint yet");
+    arguments.overrides.push_back("checkpoint.init_from=" + quote(arguments.init_from));
+}
+
 int train_command(const TrainArguments& arguments, const ResumeChoice& resume, Session& session) {
     const RunConfig run =
         resolve_run_file(arguments.run_file, arguments.overrides, session.size(), TokenSetNeed::always);
@@ -124,6 +134,7 @@ void add_train(CLI::App& app, Invocation& chosen) {
     command->footer(
         "Example: mpirun -n 4 ogrom train inputs/runs/demo.toml --set train.steps=200\n"
         "         mpirun -n 4 ogrom train inputs/runs/demo.toml --resume\n"
+        "         mpirun -n 4 ogrom train inputs/runs/demo.toml --init-from gpt2 --resume=auto\n"
         "Writes run.toml, provenance.json, metrics.csv, metrics.h5, log.txt, events.jsonl and checkpoints/ into "
         "run.output.\n"
         "SIGTERM, SIGINT (Ctrl-C), SIGHUP, SIGUSR1 and SIGUSR2 save at the next micro-batch and end with exit code 75; "
@@ -142,6 +153,11 @@ void add_train(CLI::App& app, Invocation& chosen) {
                          "go on from the newest complete checkpoint of the run's folder (none: an error); =auto: from "
                          "there, or from the start; =PATH: from that checkpoint")
             ->expected(0, 1);
+    const CLI::Option* init_from =
+        command->add_option("--init-from", arguments->init_from,
+                            "start the run with these weights (sets checkpoint.init_from): a Hugging Face GPT-2 "
+                            "folder, or a checkpoint, step or run folder; with --resume=auto for requeues, where the "
+                            "run's own checkpoints win");
     command
         ->add_option("--time-limit", arguments->time_limit_minutes,
                      "minutes from launch after which the run saves and ends with exit code 75")
@@ -154,11 +170,14 @@ void add_train(CLI::App& app, Invocation& chosen) {
                       "with --resume: make the steps again that the run recorded after that checkpoint (trace.json), "
                       "compare loss, gradient norm and weight hash, and end: 0 equal, 5 not; writes nothing");
     command->add_flag("--json", arguments->json, "print the summary as JSON on standard output at the end");
-    command->callback([arguments, resume, command, &chosen] {
+    command->callback([arguments, resume, init_from, command, &chosen] {
         if (arguments->verify) {
             require_alone(*command);
         }
         const ResumeChoice choice = resume->count() > 0 ? parse_resume(arguments->resume) : ResumeChoice{};
+        if (init_from->count() > 0) {
+            set_init_from(*arguments, choice);
+        }
         chosen.needs_session = true;
         chosen.timeout_s = timeout_of(*arguments);
         chosen.run = [arguments, choice](Session* session) { return train_command(*arguments, choice, *session); };

@@ -103,6 +103,7 @@ struct CheckpointConfig {
     SaveFailure on_failure = SaveFailure::stop;
     i64 retries = 2;
     bool strict = true;
+    std::string init_from;  // folder of the weights that a new run starts with; empty = drawn
     bool at_end = true;
     i64 trace_steps = 3;                     // steps after a save that trace.json beside it tells of
     std::vector<std::string> allow_changed;  // keys that a resumed run may change against its checkpoint

@@ -96,7 +96,29 @@ void BpeModel::check_added() {
                      [](const auto& a, const auto& b) { return a.content.size() > b.content.size(); });
 }
 
+const std::string& byte_level_identity() {
+    static const std::string identity = content_hash("byte level: id = byte, 256 = end of document, 1");
+    return identity;
+}
+
+bool BpeModel::is_byte_level() const {
+    constexpr std::int32_t bytes = 256;
+    for (std::int32_t byte = 0; byte < bytes; ++byte) {
+        if (byte_ids_[static_cast<std::size_t>(byte)] != byte) {
+            return false;
+        }
+    }
+    return texts_.size() == bytes + 1 && eod_ == bytes &&
+           std::all_of(added_.begin(), added_.end(), [](const AddedToken& token) {
+               return token.id == bytes && token.kind == AddedToken::Kind::special;
+           });
+}
+
 void BpeModel::set_identity(const std::vector<Tokenizer::Merge>& merges) {
+    if (merges.empty() && is_byte_level()) {
+        identity_ = byte_level_identity();
+        return;
+    }
     ContentHasher hasher;
     const auto put = [&](i64 number) { hasher.add({reinterpret_cast<const char*>(&number), sizeof number}); };
     hasher.add("byte-level BPE, GPT-2 words, 1");

@@ -15,6 +15,10 @@ namespace ogrom {
 // Ids are below 2^24: rank and position of a pending merge share one 64-bit word.
 inline constexpr i64 bpe_id_limit = i64{1} << 24;
 
+// Of the tokenizer that is built in; a file that gives every byte its own value as id, the end 256, and nothing else is
+// the same one.
+const std::string& byte_level_identity();
+
 class BpeModel {
 public:
     // Throws Error(data) where a byte has no id, two added tokens are equal, or an id is out of range.
@@ -41,6 +45,7 @@ public:
 
 private:
     void check_added();
+    [[nodiscard]] bool is_byte_level() const;  // without merges
     void set_identity(const std::vector<Tokenizer::Merge>& merges);
 
     std::vector<std::optional<std::string>> texts_;

@@ -67,8 +67,7 @@ std::optional<std::int32_t> Tokenizer::eod() const {
 }
 
 const std::string& Tokenizer::identity() const {
-    static const std::string byte_identity = content_hash("byte level: id = byte, 256 = end of document, 1");
-    return model_ ? model_->identity() : byte_identity;
+    return model_ ? model_->identity() : byte_level_identity();
 }
 
 std::vector<std::string> Tokenizer::report() const {

@@ -133,12 +133,13 @@ struct LoadReport {
 // rank names the same groups. Refuses missing, unexpected, mis-shaped or wrong-typed tensors and groups by name
 // (strict), else loads what matches and appends the rest to `skipped`; groups of state that nobody asked for are
 // unexpected unless "weights" alone is asked for. At last the weight hash over all ranks is compared with the header's.
-// `hashes`: whether damage_of has found nothing a moment ago.
+// `hashes`: whether damage_of has found nothing a moment ago. `types`: whether fp32 in the files may fill fp64.
 enum class Hashes { check, were_checked };
+enum class Types { same, may_widen };
 template <class T>
 LoadReport load_checkpoint(Communicator& world, const std::string& checkpoint, const ParameterLayout& layout,
                            std::span<const StateGroup<T>> wanted, bool strict, std::vector<std::string>& skipped,
-                           Hashes hashes = Hashes::check);
+                           Hashes hashes = Hashes::check, Types types = Types::same);
 
 // The whole flat state on every rank. Empty spans in `state` are not read.
 template <class T>

@@ -71,23 +71,18 @@ void clear_padding(const ParameterLayout& layout, const HeldRange<std::byte>& ra
 // Pieces come in the order of the buffer, so each tensor is opened once for a range. Returns the bytes read.
 i64 read_range(hid_t file_id, const std::string& file, const std::string& group, const ParameterLayout& layout,
                const HeldRange<std::byte>& range, const std::vector<bool>& usable, Dtype type) {
-    i64 bytes = 0, opened = -1;
+    i64 opened = -1;
+    std::string item;
     h5::Dataset dataset;
-    for (const TensorPiece& piece : pieces(layout, range.flat, Copies::all)) {
-        if (!usable[static_cast<std::size_t>(piece.tensor)]) {
-            continue;
-        }
-        const Parameter& tensor = layout.table()[static_cast<std::size_t>(piece.tensor)];
-        const std::string item = "/" + group + "/" + tensor.name;
-        if (piece.tensor != opened) {
-            dataset = h5::open_dataset(file_id, item, file);
-            opened = piece.tensor;
-        }
-        read_piece(dataset.get(), file, item, tensor, piece, type, range.data + piece.source * size_of(type));
-        bytes += piece.count() * size_of(type);
-    }
-    clear_padding(layout, range, usable, size_of(type));
-    return bytes;
+    return fill_range(layout, range, usable, type,
+                      [&](const Parameter& tensor, const TensorPiece& piece, std::byte* to) {
+                          if (piece.tensor != opened) {
+                              item = "/" + group + "/" + tensor.name;
+                              dataset = h5::open_dataset(file_id, item, file);
+                              opened = piece.tensor;
+                          }
+                          read_piece(dataset.get(), file, item, tensor, piece, type, to);
+                      });
 }
 
 // Ranks with equal signatures have the same flat buffer.
@@ -149,6 +144,20 @@ std::span<const HeldRange<T>> ranges_of(std::span<const StateGroup<T>> groups, s
 
 }  // namespace
 
+i64 fill_range(const ParameterLayout& layout, const HeldRange<std::byte>& range, const std::vector<bool>& usable,
+               Dtype type, const ReadPiece& read) {
+    i64 bytes = 0;
+    for (const TensorPiece& piece : pieces(layout, range.flat, Copies::all)) {
+        if (usable[static_cast<std::size_t>(piece.tensor)]) {
+            read(layout.table()[static_cast<std::size_t>(piece.tensor)], piece,
+                 range.data + piece.source * size_of(type));
+            bytes += piece.count() * size_of(type);
+        }
+    }
+    clear_padding(layout, range, usable, size_of(type));
+    return bytes;
+}
+
 // A part holds plain datasets of its own bytes: a source that reads on from elsewhere would leave the folder.
 void check_parts(const std::string& folder, const Manifest& manifest, int share, int shares) {
     for (std::size_t i = 0; i < manifest.files.size(); ++i) {
@@ -169,7 +178,7 @@ void check_parts(const std::string& folder, const Manifest& manifest, int share,
 
 template <class T>
 LoadTarget load_target(std::span<const StateGroup<T>> wanted, const ParameterLayout& layout) {
-    LoadTarget target{dtype_of<T>(), {}, false};
+    LoadTarget target{dtype_of<T>(), {}, false, Types::same};
     for (const StateGroup<T>& group : wanted) {
         LoadGroup into{group.name, {}};
         for (const HeldRange<T>& range : group.ranges) {
@@ -247,7 +256,7 @@ std::string damage_of(Communicator& world, const std::string& checkpoint) {
 template <class T>
 LoadReport load_checkpoint(Communicator& world, const std::string& checkpoint, const ParameterLayout& layout,
                            std::span<const StateGroup<T>> wanted, bool strict, std::vector<std::string>& skipped,
-                           Hashes hashes) {
+                           Hashes hashes, Types types) {
     std::string folder;
     Manifest manifest;
     LoadReport report;
@@ -263,7 +272,8 @@ LoadReport load_checkpoint(Communicator& world, const std::string& checkpoint, c
     LoadResult result;
     CheckpointHeader header;
     share_result(world, "checkpoint.read", [&] {
-        const LoadTarget target = load_target<T>(wanted, layout);
+        LoadTarget target = load_target<T>(wanted, layout);
+        target.types = types;
         result = on_io_thread([&] { return load_state(folder, manifest, layout, target, strict); });
         header = read_header(folder);
         require(
@@ -284,10 +294,11 @@ LoadReport load_checkpoint(Communicator& world, const std::string& checkpoint, c
     return report;
 }
 template LoadReport load_checkpoint<float>(Communicator&, const std::string&, const ParameterLayout&,
-                                           std::span<const StateGroup<float>>, bool, std::vector<std::string>&, Hashes);
+                                           std::span<const StateGroup<float>>, bool, std::vector<std::string>&, Hashes,
+                                           Types);
 template LoadReport load_checkpoint<double>(Communicator&, const std::string&, const ParameterLayout&,
                                             std::span<const StateGroup<double>>, bool, std::vector<std::string>&,
-                                            Hashes);
+                                            Hashes, Types);
 
 template <class T>
 LoadReport load_checkpoint(Communicator& comm, const std::string& checkpoint, const ParameterLayout& layout,

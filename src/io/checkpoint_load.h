@@ -1,5 +1,6 @@
 // The steps of a load, without a communicator.
 #pragma once
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct LoadTarget {
     // Also refuse groups of state that the caller did not ask for: set when more than the weights is asked for (a
     // training run); `sample` asks for weights alone and leaves moments in the file.
     bool training = false;
+    Types types = Types::same;
 };
 template <class T>
 LoadTarget load_target(std::span<const StateGroup<T>> wanted, const ParameterLayout& layout);
@@ -44,6 +46,15 @@ struct LoadResult {
 // Fills the target from the master of `folder`. On the I/O thread.
 LoadResult load_state(const std::string& folder, const Manifest& manifest, const ParameterLayout& layout,
                       const LoadTarget& target, bool strict);
+
+// Puts a rectangle of a tensor to `to`, row-major without gaps.
+using ReadPiece = std::function<void(const Parameter& tensor, const TensorPiece& piece, std::byte* to)>;
+
+// Fills a range of a rank, of values of `type`, from a source of rectangles, in the order of the buffer: the tensors
+// that are `usable` (by the id of the tensor under whose name they are stored), a tied copy from its source, their
+// padding 0; the rest stays as it is. Returns the bytes read.
+i64 fill_range(const ParameterLayout& layout, const HeldRange<std::byte>& range, const std::vector<bool>& usable,
+               Dtype type, const ReadPiece& read);
 
 // True for groups at the root of a checkpoint that hold state: all but header, extra and model.
 bool holds_state(const std::string& group);

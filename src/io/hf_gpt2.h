@@ -1,30 +1,18 @@
-// Hugging Face's GPT-2 and our parameter rows: names, extents, transposes, config.json; and the two ways between a
-// folder of that form and a checkpoint. Tensor by tensor: host memory does not grow with the number of layers.
-//   Conv1D (c_attn, c_proj, c_fc) is stored [in, out], ours [out, in]; c_attn is query, key and value side by side.
+// The two ways between a folder of Hugging Face's GPT-2 (io/hf_folder.h) and a checkpoint, and config.json. Tensor by
+// tensor: host memory does not grow with the number of layers.
 #pragma once
-#include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "src/io/checkpoint_reader.h"
 #include "src/io/checkpoint_rewrite.h"
-#include "src/io/safetensors.h"
+#include "src/io/hf_folder.h"
 
 namespace ogrom {
 
 // In the header's extra: the type of the files that a checkpoint was made from.
 inline constexpr const char* hf_type_key = "imported_type";
-
-struct HfTensor {
-    std::string name;  // without the prefix "transformer."
-    std::vector<i64> shape;
-    bool conv1d = false;            // [in, out]
-    std::vector<std::string> rows;  // ours; three for c_attn
-};
-// In the order of the model; lm_head.weight only where the head is not tied.
-std::vector<HfTensor> hf_tensors(const ModelConfig& model);
 
 // config.json both ways. Error(data): a key whose value this program has no model for, with key and value. Keys that
 // decide nothing here are named in `unused`.
@@ -36,39 +24,23 @@ std::string hf_config(const ModelConfig& model, Dtype type, std::optional<std::i
 class HfSource : public StateSource {
 public:
     explicit HfSource(const std::string& folder);
-    [[nodiscard]] const std::string& folder() const override { return folder_; }
+    [[nodiscard]] const std::string& folder() const override { return folder_.path(); }
     [[nodiscard]] const CheckpointHeader& header() const override { return header_; }
-    [[nodiscard]] const ModelConfig& model() const override { return model_; }
+    [[nodiscard]] const ModelConfig& model() const override { return folder_.model(); }
     [[nodiscard]] const ParameterTable& table() const override { return table_; }
-    [[nodiscard]] Dtype type() const override { return type_; }
+    [[nodiscard]] Dtype type() const override { return folder_.type(); }
     [[nodiscard]] const std::vector<std::string>& groups() const override { return groups_; }
     void read(const std::string& group, const Parameter& tensor, i64 first, i64 count, std::byte* to) const override;
-    [[nodiscard]] const std::vector<std::string>& unused() const { return unused_; }
+    [[nodiscard]] const std::vector<std::string>& unused() const { return folder_.unused(); }
 
 private:
-    struct Place {
-        HfTensor tensor;
-        std::string stored;  // its name in the files
-        i64 part = 0;        // of c_attn
-    };
-    std::map<std::string, std::string> stored_names() const;
-    void find_tensors();
-    void choose_table(std::map<std::string, std::string>& stored, HfTensor& table) const;
-    void find_tokenizer();
+    void name_tokenizer();
     void remember_type();
-    template <class T>
-    void read_as(const Place& place, const Parameter& tensor, i64 first, i64 count, T* to) const;
 
-    std::string folder_;
-    std::vector<std::string> unused_, groups_{"weights"};
-    ModelConfig model_;
-    SafetensorsSet set_;  // opened after config.json was understood
+    HfFolder folder_;
+    std::vector<std::string> groups_{"weights"};
     ParameterTable table_{{}};
-    Dtype type_ = Dtype::fp32;
     CheckpointHeader header_;
-    std::map<std::string, Place> places_;  // by our name
-    mutable std::string turned_name_;      // the Conv1D row that was turned last
-    mutable std::vector<std::byte> turned_;
 };
 
 struct HfReport {

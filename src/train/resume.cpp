@@ -22,8 +22,8 @@ void check_fits(const CheckpointHeader& header, const RunConfig& run, const Samp
                 const std::string& checkpoint, int rank) {
     require(!header.run_toml.empty(), ExitCode::checkpoint,
             fmt::format("{}: was not written by a run (converted from another form): it holds weights alone, and no "
-                        "run can go on from it",
-                        checkpoint));
+                        "run can go on from it; would be right: --init-from {}, which starts a new run with them",
+                        checkpoint, checkpoint));
     std::vector<std::string> refused;
     bool other_order = false;
     for (const ResumeChange& change : resume_changes(header.run_toml, run)) {
@@ -65,6 +65,7 @@ CheckpointHeader make_header(const Engine<T>& engine, const Sampler& sampler, co
     header.weight_hash = engine.model_hash();
     header.skipped_steps = engine.skipped;
     header.best_valid_loss = best_valid_loss;
+    header.extra.insert(texts.origin.begin(), texts.origin.end());
     header.extra[kernels_key] = kernel_choice(texts.gpu);
     engine.scaling.save(header.extra);
     header.extra[consecutive_key] = std::to_string(engine.consecutive_skips);
@@ -117,6 +118,9 @@ template <class T>
 void resume_from(Engine<T>& engine, const CheckpointHeader& header, const SavedTexts& texts,
                  const std::string& checkpoint) {
     std::vector<std::string> left_out;
+    if (!engine.run.checkpoint.strict) {
+        (void)engine.weights_on_host();  // on a GPU: what is left out is sent back as it was
+    }
     const std::vector<StateGroup<GradientOf<T>>> wanted = engine.groups_to_load();
     load_checkpoint<GradientOf<T>>(engine.world, checkpoint, engine.layout, wanted, engine.run.checkpoint.strict,
                                    left_out, Hashes::were_checked);

@@ -1,5 +1,6 @@
 // What goes into a checkpoint beside the tensors, and the way back.
 #pragma once
+#include <map>
 #include <string>
 
 #include "src/data/sampler.h"
@@ -12,7 +13,8 @@ struct SavedTexts {
     std::string provenance_json;
     std::string gpu;  // name of the GPU; empty on the CPU
     std::string tokenizer,
-        tokenizer_path;  // identity and place of the tokenizer of the token set
+        tokenizer_path;                         // identity and place of the tokenizer of the token set
+    std::map<std::string, std::string> origin;  // of the first weights (train/initial.h); empty: drawn
 };
 
 // Header of a checkpoint after engine.step steps. Collective.

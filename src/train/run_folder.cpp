@@ -106,8 +106,7 @@ void require_own_or_new(const RunConfig& run, const std::string& checkpoint) {
     }
 }
 
-// The step folder that a path after --resume means. A damaged one is refused, and the newest beside it, or in the run's
-// own folder, that is intact is named.
+// The step folder that a path after --resume means.
 std::string named_checkpoint(Communicator& world, const RunConfig& run, const ResumeChoice& choice) {
     const std::string& path = choice.path;
     std::string mine;
@@ -119,24 +118,31 @@ std::string named_checkpoint(Communicator& world, const RunConfig& run, const Re
         }
     }
     const std::string folder = gather_text(world, mine, "checkpoint named")[0];
-    const std::string damage = damage_of(world, folder);
-    if (damage.empty()) {
-        return folder;
-    }
-    std::vector<std::string> others, incomplete;
-    if (world.rank() == 0) {
-        others = complete_checkpoints(parent_path(folder), incomplete);
-        const std::vector<std::string> own = complete_checkpoints(checkpoints_of(run), incomplete);
-        others.insert(others.end(), own.begin(), own.end());
-        std::erase(others, folder);
-    }
-    const std::string intact = newest_intact(world, others, OnDamage::pass_over);
-    fail(ExitCode::checkpoint, fmt::format("--resume: {}; {}", damage,
-                                           intact.empty() ? std::string("no other checkpoint here is intact")
-                                                          : fmt::format("the newest intact one is {}", intact)));
+    require_intact(world, "--resume", folder, checkpoints_of(run));
+    return folder;
 }
 
 }  // namespace
+
+void require_intact(Communicator& world, const std::string& what, const std::string& checkpoint,
+                    const std::string& also) {
+    const std::string damage = damage_of(world, checkpoint);
+    if (damage.empty()) {
+        return;
+    }
+    std::vector<std::string> others, incomplete;
+    if (world.rank() == 0) {
+        others = complete_checkpoints(parent_path(checkpoint), incomplete);
+        const std::vector<std::string> more =
+            also.empty() ? std::vector<std::string>() : complete_checkpoints(also, incomplete);
+        others.insert(others.end(), more.begin(), more.end());
+        std::erase(others, checkpoint);
+    }
+    const std::string intact = newest_intact(world, others, OnDamage::pass_over);
+    fail(ExitCode::checkpoint, fmt::format("{}: {}; {}", what, damage,
+                                           intact.empty() ? std::string("no other checkpoint here is intact")
+                                                          : fmt::format("the newest intact one is {}", intact)));
+}
 
 void archive(const RunConfig& run, const std::string& provenance_json) {
     write_file_atomic(join_path(run.run.output, "run.toml"), run.resolved_toml);

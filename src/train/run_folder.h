@@ -53,4 +53,10 @@ void archive(const RunConfig& run, const std::string& provenance_json);
 // own.
 std::string choose_checkpoint(Communicator& world, const RunConfig& run, const ResumeChoice& choice);
 
+// Collective: the files of a step folder, the same on all ranks, against their hashes. Error(checkpoint) on every rank
+// where one is damaged; it begins with `what` and names the newest checkpoint beside it, or in the folder `also` (may
+// be empty), that is intact.
+void require_intact(Communicator& world, const std::string& what, const std::string& checkpoint,
+                    const std::string& also);
+
 }  // namespace ogrom

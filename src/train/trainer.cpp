@@ -1,6 +1,6 @@
 // Comes in: the run file resolved, the session. Goes out: batches into
 // train/step, results into io/metrics and io/checkpoint. Next:
-// data/sampler.cpp, data/prefetch.cpp, train/step.cpp
+// data/sampler.cpp, data/prefetch.cpp, train/step.cpp; how a run begins: train/trainer_begin.cpp
 #include "src/train/trainer.h"
 
 #include <algorithm>
@@ -79,67 +79,6 @@ Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& 
                                      }
                                  }},
         found_ ? first_step_ : -1);
-}
-
-template <class T>
-void Trainer<T>::open() {
-    if (!trains()) {
-        return;
-    }
-    if (leads()) {
-        folder_.emplace(run_, options_.resume.kind);
-        if (!run_.train.trace.empty()) {
-            TraceFile::require_writable(run_.train.trace);
-        }
-        open_log_file(run_.run.output + "/log.txt");
-    }
-    // In the process that prints how the job ended, whichever rank failed: exits
-    // 2-7 and dead ranks stand in the events. A run that is refused leaves no folder for them to stand in.
-    session_.on_failure([output = run_.run.output, rank = session_.rank(), host = session_.host()](
-                            ExitCode code, const std::string& text) {
-        if (file_exists(join_path(output, "run.toml"))) {
-            (void)try_append_event(output, rank, host, -1, "failure", static_cast<int>(code), text);
-        }
-    });
-    // Nobody goes on before rank 0 has the folder: a refused run must leave no
-    // trace of the others.
-    session_.world().barrier("run folder").wait();
-}
-
-template <class T>
-void Trainer<T>::find_checkpoint() {
-    session_.set_phase(Phase::load, 0);
-    const std::string checkpoint = choose_checkpoint(session_.world(), run_, options_.resume);
-    summary_.checkpoint = checkpoint;
-    if (!checkpoint.empty()) {
-        found_ = open_checkpoint(session_.world(), run_, *sampler_, texts_, checkpoint);
-    }
-    if (!trains()) {
-        recorded_ = record_to_replay(session_.world(), checkpoint, found_ ? found_->weight_hash : 0);
-    }
-    session_.set_phase(Phase::plan, 0);
-}
-
-template <class T>
-void Trainer<T>::resume() {
-    session_.set_phase(Phase::load, 0);
-    if (!found_) {
-        event(Phase::start, ExitCode::done, "fresh start");
-        return;
-    }
-    const CheckpointHeader& header = *found_;
-    const std::string& checkpoint = summary_.checkpoint;
-    resume_from(*engine_, header, texts_, checkpoint);
-    best_valid_loss_ = header.best_valid_loss;
-    if (leads()) {
-        log_info("resumed from {} at step {}, {} samples read", checkpoint, engine_->step,
-                 group_digits(header.cursor.total_samples));
-        if (trains() && engine_->step >= run_.train.steps) {
-            log_warning("nothing to train: train.steps = {}, the checkpoint is of step {}", run_.train.steps,
-                        engine_->step);
-        }
-    }
-    event(Phase::load, ExitCode::done, "resumed from " + checkpoint);
 }
 
 template <class T>

@@ -15,6 +15,7 @@
 #include "src/io/metrics.h"
 #include "src/io/replay_trace.h"
 #include "src/train/console.h"
+#include "src/train/initial.h"
 #include "src/train/replay.h"
 #include "src/train/run_folder.h"
 #include "src/train/saver.h"
@@ -56,8 +57,9 @@ public:
 private:
     [[nodiscard]] bool leads() const { return session_.rank() == 0; }
     void open();
-    void find_checkpoint();  // and whether it fits, before the plan is printed
+    void find_checkpoint();  // or the weights to begin with; and whether they fit, before the plan is printed
     void resume();
+    void start();
     [[nodiscard]] Wish wish() const;
     [[nodiscard]] bool out_of_time(double needed_s) const;
     [[nodiscard]] double to_save_s() const { return saver_ ? saver_->needed_s() : 0; }
@@ -84,6 +86,7 @@ private:
     StopVote vote_;
     SavedTexts texts_;
     std::optional<CheckpointHeader> found_;  // of the checkpoint to resume from
+    std::optional<InitialWeights> initial_;  // until they are loaded
     std::optional<ReplayRecord> recorded_;   // of Purpose::verify
     Workplace place_;
     std::unique_ptr<Engine<T>> engine_;

@@ -33,10 +33,12 @@ expect_text 'warning: .*metrics.h5 is not up to date'
 [ "$(steps spoilt)" = "./step-00000002 $all" ] || fail "saved: $(steps spoilt)"
 
 # Other things under the names that a save needs.
-mkdir -p names/checkpoints/latest
+expect_exit 75 train names '' --stop-after 4
+rm names/checkpoints/latest
+mkdir names/checkpoints/latest
 ln -s nowhere names/checkpoints/step-00000008
 expect_exit 0 train names '' --resume=auto
-expect_text 'latest does not name step-00000004'
+expect_text 'latest does not name step-00000008'
 expect_text 'step-00000008 was no folder: set aside as .*step-00000008.abandoned-'
 [ "$(steps names | tr ' ' '\n' | grep -vc abandoned)" -eq 3 ] || fail "saved: $(steps names)"
 "$OGROM" inspect straight --diff names > diff.log || { cat diff.log; fail "names: differs"; }

@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/device.h"
 
+#include "src/train/initial.h"
 #include "src/train/resume.h"
 #include "src/train/warm_up.h"
 
@@ -173,6 +174,46 @@ TEST_F(DeviceTraining, Bf16ResumesBitForBit) {
 TEST_F(DeviceTraining, Fp16ResumesBitForBit) {
     expect_resumes<Fp16>(run_of({"numerics.compute=fp32", "precision.weights=fp16",
                                  "precision.loss_scale_initial=16777216", "precision.loss_scale_window=2"}));
+}
+
+// The values of fp32 files are those of the master, bit for bit; what the files lack stays as it was drawn.
+template <class T>
+void expect_starts_with_fp32(const std::string& weights) {
+    const SharedFolder folder;
+    Place<float> cpu(tiny_run(1, {3, 2}, {"numerics.compute=fp32"}), "cpu");
+    (void)cpu.train(2);
+    cpu.save(folder.path("cpu"));
+    const auto alone = make_single_communicator();
+    const std::vector<std::string> common = {"numerics.compute=fp32", "precision.weights=" + weights,
+                                             "checkpoint.init_from=" + folder.path("cpu/step-00000002")};
+    const RunConfig same = tiny_run(1, {3, 2}, common);
+    Place<T> gpu(same, "cuda");
+    InitialWeights(*alone, same, {}).load(*gpu.engine);
+    EXPECT_EQ(gpu.engine->model_hash(), cpu.engine->model_hash());
+    std::vector<std::string> more = common;
+    more.insert(more.end(), {"model.layers=4", "checkpoint.strict=false"});
+    const RunConfig longer = tiny_run(1, {3, 2}, more);
+    Place<T> drawn(longer, "cuda"), begun(longer, "cuda");
+    InitialWeights(*alone, longer, {}).load(*begun.engine);
+    const auto* const found = begun.engine->weights_on_host().data().data();
+    const auto* const fresh = drawn.engine->weights_on_host().data().data();
+    for (const LocalTensor& tensor : begun.engine->layout.tensors()) {
+        const std::string& name = tensor.parameter->name;
+        const bool lacking = name.starts_with("block.3.");
+        const auto* const wanted =
+            lacking ? fresh + tensor.offset
+                    : cpu.engine->weights_on_host().data().data() + cpu.engine->layout.tensor(name).offset;
+        EXPECT_EQ(std::memcmp(found + tensor.offset, wanted, static_cast<std::size_t>(tensor.logical) * sizeof *found),
+                  0)
+            << name;
+    }
+    EXPECT_TRUE(std::isfinite(begun.train(1)[0]));
+}
+
+TEST_F(DeviceTraining, ThreeTypesStartWithTheValuesOfFp32Files) {
+    expect_starts_with_fp32<float>("fp32");
+    expect_starts_with_fp32<Bf16>("bf16");
+    expect_starts_with_fp32<Fp16>("fp16");
 }
 
 template <class T>

@@ -239,6 +239,29 @@ TEST(Tokenizer, IdentityFollowsTheContentNotTheFile) {
     EXPECT_NE(Tokenizer::load(other).identity(), json.identity());
 }
 
+// What an export of a byte-level run carries along (io/hf_export) is the tokenizer that is built in.
+TEST(Tokenizer, AFileOfBytesAndTheEndIsTheByteLevel) {
+    const Folder folder;
+    std::vector<std::string> texts;
+    texts.reserve(258);
+    for (int byte = 0; byte < 256; ++byte) {
+        texts.emplace_back(1, static_cast<char>(byte));
+    }
+    texts.emplace_back("<|endoftext|>");
+    const std::vector<AddedToken> end = {{"<|endoftext|>", 256, AddedToken::Kind::special}};
+    const auto identity_of = [&](const std::vector<std::string>& all, const std::vector<AddedToken>& added) {
+        return Tokenizer::load(folder.write("tokenizer.json", tokenizer_json(all, {}, added))).identity();
+    };
+    const std::string byte = Tokenizer::byte_level().identity();
+    EXPECT_EQ(identity_of(texts, end), byte);
+    std::vector<std::string> swapped = texts, more = texts;
+    std::swap(swapped[65], swapped[66]);
+    more.emplace_back("<|pad|>");
+    EXPECT_NE(identity_of(swapped, end), byte);
+    EXPECT_NE(identity_of(more, {end[0], {"<|pad|>", 257, AddedToken::Kind::special}}), byte);
+    EXPECT_NE(identity_of(texts, {{"<|endoftext|>", 256, AddedToken::Kind::plain}}), byte);
+}
+
 TEST(Tokenizer, PublishedIdsOfGpt2) {
     const std::string folder = shared_folder();
     if (folder.empty()) {

@@ -30,9 +30,11 @@ public:
     void fill();    // as after a step: padding and copies hold values that must never be saved
     void poison();  // NaN everywhere
     // Elements that differ from what a load must give: value, padding 0, copies as their source; NaN counts.
-    [[nodiscard]] i64 wrong() const;
+    [[nodiscard]] i64 wrong() const { return wrong(Groups::all); }
     [[nodiscard]] i64 elements() const;  // held, padding left out, over all groups
-    [[nodiscard]] u64 hash() const;      // of the weights that this rank writes
+    enum class Groups { all, weights };
+    [[nodiscard]] i64 wrong(Groups groups) const;
+    [[nodiscard]] u64 hash() const;  // of the weights that this rank writes
     [[nodiscard]] std::span<const StateGroup<T>> held() const { return held_; }
     [[nodiscard]] std::vector<StateGroup<const T>> writes() const;
 
