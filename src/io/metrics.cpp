@@ -29,13 +29,26 @@ std::string rows_text(const std::vector<StepMetrics>& rows) {
     return text;
 }
 
-// The first free one of PATH.damaged, PATH.damaged-2 ...
-std::string name_for_damaged(const std::string& path) {
-    std::string name = path + ".damaged";
+// The first free one of PATH.WORD, PATH.WORD-2 ...
+std::string name_aside(const std::string& path, const char* word) {
+    std::string name = fmt::format("{}.{}", path, word);
     for (int i = 2; file_exists(name); ++i) {
-        name = fmt::format("{}.damaged-{}", path, i);
+        name = fmt::format("{}.{}-{}", path, word, i);
     }
     return name;
+}
+
+// A start anew where an earlier one left figures: theirs are kept.
+void set_rows_aside(const std::string& csv) {
+    if (!file_exists(csv)) {
+        return;
+    }
+    if (const MetricsFound found = find_metrics_rows(csv); !found.rows.empty() || !found.damage.empty()) {
+        const std::string kept = name_aside(csv, "earlier");
+        rename_durable(csv, kept);
+        log_warning("{}: {} rows of an earlier start, which left no checkpoint, are kept as {}", csv, found.rows.size(),
+                    kept);
+    }
 }
 
 // Rows of metrics.h5 for those that the CSV has not; a file that cannot be read is no reason to refuse a resume.
@@ -70,7 +83,7 @@ void restore_rows(const std::string& csv, const std::string& h5, i64 last_step) 
     const MetricsFound found = had_csv ? find_metrics_rows(csv) : MetricsFound{};
     take(found.rows);
     if (!found.damage.empty()) {
-        const std::string kept = name_for_damaged(csv);
+        const std::string kept = name_aside(csv, "damaged");
         rename_durable(csv, kept);
         log_warning("{}; the {} rows that can be read stay, the damaged file is kept as {}", found.damage, rows.size(),
                     kept);
@@ -144,6 +157,7 @@ Metrics::Metrics(const std::string& folder, i64 last_step) : impl_(std::make_uni
     if (last_step > 0) {
         restore_rows(impl_->csv, impl_->h5, last_step);
     } else {
+        set_rows_aside(impl_->csv);
         write_file_atomic(impl_->csv, metrics_head());
     }
     impl_->writer.emplace(impl_->csv, Create::append);

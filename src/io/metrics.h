@@ -35,8 +35,9 @@ struct StepMetrics {
 
 class Metrics {
 public:
-    // `last_step`: rows beyond it are cut (resume); 0 starts anew. A CSV that is missing, cut or damaged is filled up
-    // from metrics.h5 and said in the log; the damaged file is kept as metrics.csv.damaged. It never stops a resume.
+    // `last_step`: rows beyond it are cut (resume); 0 starts anew, and rows that are there are kept under another name.
+    // A CSV that is missing, cut or damaged is filled up from metrics.h5 and said in the log; the damaged file is kept
+    // as metrics.csv.damaged. It never stops a resume.
     Metrics(const std::string& folder, i64 last_step);
     ~Metrics();
     // Never throws for the disk: rows that it does not take wait in memory for the next call, with one warning.

@@ -28,6 +28,19 @@ bool is_own(const RunConfig& run, const std::string& checkpoint) {
     return !checkpoint.empty() && same_place(parent_path(checkpoint), checkpoints_of(run));
 }
 
+namespace {
+
+// Found at the first save it would cost what was trained until then, and a resume would take it for an empty folder.
+void require_folder_or_nothing(const std::string& path) {
+    namespace fs = std::filesystem;
+    const bool there = fs::exists(fs::symlink_status(path));
+    require(!there || is_directory(path), ExitCode::checkpoint,
+            fmt::format("{}: {}; would be right: a folder, a link to one, or nothing", path,
+                        fs::is_symlink(path) ? "is a link to what is not there, or is no folder" : "is not a folder"));
+}
+
+}  // namespace
+
 RunFolder::RunFolder(const RunConfig& run, Resume resume) : provisional_(run.run.output), lease_(run.run.output) {
     const std::string& folder = run.run.output;
     provisional_.add("log.txt");
@@ -37,6 +50,7 @@ RunFolder::RunFolder(const RunConfig& run, Resume resume) : provisional_(run.run
     if (!lease_.unlocked().empty()) {
         log_warning("{}", lease_.unlocked());
     }
+    require_folder_or_nothing(checkpoints_of(run));
     const bool holds_run = file_exists(join_path(folder, "run.toml")) ||
                            file_exists(join_path(folder, "metrics.csv")) || file_exists(checkpoints_of(run));
     if (resume == Resume::none && holds_run) {

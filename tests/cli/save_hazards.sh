@@ -43,6 +43,18 @@ expect_text 'step-00000008 was no folder: set aside as .*step-00000008.abandoned
 [ "$(steps names | tr ' ' '\n' | grep -vc abandoned)" -eq 3 ] || fail "saved: $(steps names)"
 "$OGROM" inspect straight --diff names > diff.log || { cat diff.log; fail "names: differs"; }
 
+# What is no folder stands where the checkpoints go: found before anything is written. And a start that left no checkpoint
+# keeps its figures.
+mkdir gone
+ln -s unmounted gone/checkpoints
+expect_exit 4 train gone '' --resume=auto
+expect_text 'gone/checkpoints: is a link to what is not there'
+[ "$(ls gone)" = checkpoints ] || fail "left: $(ls gone)"
+rm -r names/checkpoints
+expect_exit 0 train names '' --resume=auto
+expect_text '12 rows of an earlier start, which left no checkpoint, are kept as names/metrics.csv.earlier'
+cmp <(cut -d, -f1-3 straight/metrics.csv) <(cut -d, -f1-3 names/metrics.csv) || fail "rows differ"
+
 # The last save of a run is never only warned of, also where it is one at an interval.
 expect_exit 4 train last '1 write step-00000012.tmp-*part-00001 28 1 0' --set checkpoint.on_failure=warn --set checkpoint.at_end=false
 expect_text '^ogrom: .*part-00001.h5: cannot write: No space left'
