@@ -9,6 +9,7 @@
 
 #include "src/base/file.h"
 #include "src/io/checkpoint_folder.h"
+#include "src/io/checkpoint_mapping.h"
 #include "src/io/checkpoint_shared.h"
 #include "src/io/io_thread.h"
 
@@ -218,6 +219,9 @@ void read_dataset(hid_t dataset, const std::string& file, const std::string& ite
 
 void read_piece(hid_t dataset, const std::string& file, const std::string& item, const Parameter& tensor,
                 const TensorPiece& piece, Dtype type, std::byte* to) {
+    if (read_mapped(dataset, file, item, piece, type, to)) {
+        return;
+    }
     std::vector<hsize_t> start = {static_cast<hsize_t>(piece.row), static_cast<hsize_t>(piece.col)};
     std::vector<hsize_t> count = {static_cast<hsize_t>(piece.rows), static_cast<hsize_t>(piece.cols)};
     start.resize(tensor.shape.size());

@@ -68,7 +68,8 @@ void check_sources(hid_t dataset, const std::string& file, const std::string& it
 // Reads a whole dataset in pieces of rows below 256 MiB into `to`, as `type`.
 void read_dataset(hid_t dataset, const std::string& file, const std::string& item, Dtype type, std::byte* to);
 
-// A rectangle of a tensor's dataset, row-major without gaps, in the same way.
+// A rectangle of a tensor's dataset, row-major without gaps: straight from the parts (io/checkpoint_mapping.h), by HDF5
+// where it is of another form.
 void read_piece(hid_t dataset, const std::string& file, const std::string& item, const Parameter& tensor,
                 const TensorPiece& piece, Dtype type, std::byte* to);
 

@@ -105,6 +105,8 @@ File open_read(const std::string& path) {
     prepare();
     const Properties access(check(H5Pcreate(H5P_FILE_ACCESS), path, "open"));
     check_status(H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG), path, "open");
+    // What HDF5 knows of a tensor goes when it is closed: a master of thousands would pile it up.
+    check_status(H5Pset_evict_on_close(access.get(), 1), path, "open");
     return File(check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), path, "open"));
 }
 

@@ -26,7 +26,7 @@ using nlohmann::json;
 namespace {
 
 constexpr i64 manifest_limit = i64{256} << 20;
-constexpr std::size_t read_chunk = 4u << 20;
+constexpr std::size_t read_chunk = 512u << 10;
 
 struct StateTraits {
     using type = XXH3_state_t*;

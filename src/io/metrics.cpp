@@ -154,6 +154,9 @@ Metrics::Metrics(const std::string& folder, i64 last_step) : impl_(std::make_uni
     make_directories(folder);
     impl_->csv = join_path(folder, "metrics.csv");
     impl_->h5 = join_path(folder, "metrics.h5");
+    for (const std::string& file : {impl_->csv, impl_->h5}) {
+        remove_left_over(file);  // of a run that was killed; this one holds the folder's lock
+    }
     if (last_step > 0) {
         restore_rows(impl_->csv, impl_->h5, last_step);
     } else {

@@ -74,6 +74,25 @@ CheckpointHeader make_header(const Engine<T>& engine, const Sampler& sampler, co
 
 namespace {
 
+// What each rank took from the files beside its share of their hashes. Collective.
+void tell_bytes_read(Communicator& world, i64 mine) {
+    const std::vector<std::string> texts = gather_text(world, std::to_string(mine), "bytes read");
+    std::vector<i64> bytes(texts.size());
+    std::transform(texts.begin(), texts.end(), bytes.begin(),
+                   [](const std::string& text) { return parse_integer(text).value_or(0); });
+    const auto [least, most] = std::minmax_element(bytes.begin(), bytes.end());
+    if (world.rank() != 0) {
+        return;
+    }
+    if (world.size() == 1) {
+        log_info("resume: read {}", human_bytes(mine));
+        return;
+    }
+    log_info("resume: read {} (rank {}) to {} (rank {}), {} on {} ranks", human_bytes(*least), least - bytes.begin(),
+             human_bytes(*most), most - bytes.begin(), human_bytes(std::accumulate(bytes.begin(), bytes.end(), i64{0})),
+             world.size());
+}
+
 // Checkpoints that will stand in the run's folder at a time beyond those that stand there now, at most.
 i64 more_at_once(const RunConfig& run, i64 step) {
     const CheckpointConfig& keys = run.checkpoint;
@@ -122,9 +141,10 @@ void resume_from(Engine<T>& engine, const CheckpointHeader& header, const SavedT
         (void)engine.weights_on_host();  // on a GPU: what is left out is sent back as it was
     }
     const std::vector<StateGroup<GradientOf<T>>> wanted = engine.groups_to_load();
-    load_checkpoint<GradientOf<T>>(engine.world, checkpoint, engine.layout, wanted, engine.run.checkpoint.strict,
-                                   left_out, Hashes::were_checked);
+    const LoadReport report = load_checkpoint<GradientOf<T>>(
+        engine.world, checkpoint, engine.layout, wanted, engine.run.checkpoint.strict, left_out, Hashes::were_checked);
     engine.adopt_loaded();
+    tell_bytes_read(engine.world, report.bytes_read);
     if (!left_out.empty() && engine.world.rank() == 0) {  // the same list on every rank
         log_warning(
             "resume: checkpoint.strict = false: {} tensors or groups were not loaded; the run goes on with the "

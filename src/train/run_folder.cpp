@@ -159,8 +159,12 @@ void require_intact(Communicator& world, const std::string& what, const std::str
 }
 
 void archive(const RunConfig& run, const std::string& provenance_json) {
-    write_file_atomic(join_path(run.run.output, "run.toml"), run.resolved_toml);
-    write_file_atomic(join_path(run.run.output, "provenance.json"), provenance_json);
+    for (const auto& [name, text] : {std::pair<const char*, const std::string&>{"run.toml", run.resolved_toml},
+                                     {"provenance.json", provenance_json}}) {
+        const std::string path = join_path(run.run.output, name);
+        remove_left_over(path);  // of a run that was killed within
+        write_file_atomic(path, text);
+    }
 }
 
 std::string choose_checkpoint(Communicator& world, const RunConfig& run, const ResumeChoice& choice) {

@@ -262,6 +262,13 @@ std::string Trainer<T>::why_stopped() {
     return *std::max_element(all.begin(), all.end());  // "SIG..." before "--time-limit", "--stop-after" and ""
 }
 
+// The checkpoint of this step is in the run's own folder: another run's that it began from may go. Collective.
+template <class T>
+bool Trainer<T>::stands_on_own() const {
+    const bool own = !saver_->checkpoint().empty() || (leads() && is_own(run_, summary_.checkpoint));
+    return gather_text(session_.world(), own ? "own" : "", "whose checkpoint")[0] == "own";
+}
+
 template <class T>
 void Trainer<T>::finish() {
     const bool early = summary_.code == ExitCode::saved_for_requeue;
@@ -269,7 +276,7 @@ void Trainer<T>::finish() {
         summary_.stopped_by = why_stopped();
     }
     saver_->finish();
-    if (saver_->saved_at() != engine_->step && (early || run_.checkpoint.at_end)) {
+    if ((early || run_.checkpoint.at_end) && (saver_->saved_at() != engine_->step || !stands_on_own())) {
         saver_->save_last(best_valid_loss_);
     }
     if (!saver_->checkpoint().empty()) {

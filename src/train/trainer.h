@@ -69,6 +69,7 @@ private:
     void after_step(const StepResult& result, i64 targets, const StepTimes& times);
     void check_finite(const StepResult& result);
     void evaluate_now();  // leaves summary_.valid empty when a stop came
+    [[nodiscard]] bool stands_on_own() const;
     std::string why_stopped();
     void finish();
     void event(Phase phase, ExitCode code, const std::string& text) const;

@@ -7,12 +7,13 @@ source "$(dirname "$0")/lib.sh"
 preload=$BINARY/tests/libpreload_faults.so
 make_corpus 200
 make_run 12
-saves=(--set checkpoint.interval_steps=4 --set checkpoint.keep_last=9 --set checkpoint.retries=0)
+every=4 steps_in_all=12
 # train OUTPUT RULES option...: the disk fails as RULES say
 train() {
     local output=$1 rules=$2
     shift 2
-    launch 2 env LD_PRELOAD="$preload" OGROM_PRELOAD="$rules" "$OGROM" train run.toml "${saves[@]}" --set "run.output=$output" "$@"
+    launch 2 env LD_PRELOAD="$preload" OGROM_PRELOAD="$rules" "$OGROM" train run.toml --set "checkpoint.interval_steps=$every" \
+        --set checkpoint.keep_last=9 --set checkpoint.retries=0 --set "train.steps=$steps_in_all" --set "run.output=$output" "$@"
 }
 all='./step-00000004 ./step-00000008 ./step-00000012'
 steps() { (cd "$1/checkpoints" && echo ./step-*); }
@@ -60,8 +61,7 @@ expect_exit 4 train last '1 write step-00000012.tmp-*part-00001 28 1 0' --set ch
 expect_text '^ogrom: .*part-00001.h5: cannot write: No space left'
 
 # The folder is moved away and another run takes its name: the first writes nothing more there.
-launch 2 "$OGROM" train run.toml "${saves[@]}" --set checkpoint.interval_steps=0 --set train.steps=1000000 --set run.output=mine \
-    --set train.log_interval_steps=1 > first.log 2>&1 &
+every=0 steps_in_all=1000000 train mine '' --set train.log_interval_steps=1 > first.log 2>&1 &
 job=$!
 await "$job" grep -qE 'step +5/' first.log || { tail first.log; fail "step 5 was not reached"; }
 mv mine moved
@@ -76,8 +76,9 @@ grep -q 'run.lock: is not the file that this process locked' first.log || { tail
 expect_exit 0 train mine '' --resume
 
 # A numerics stop of all ranks while a save is under way: the save is whole, and the row of the fatal step is there.
+every=1
 expect_exit 5 train bad '' --set checkpoint.async=true --set checkpoint.write_mb_per_s=0.02 --set optimizer.lr=1e30 --set optimizer.warmup_steps=0 \
-    --set optimizer.clip_norm=0 --set checkpoint.interval_steps=1
+    --set optimizer.clip_norm=0
 expect_text '^ogrom: .*phase train'
 if grep -q 'the save that was under way failed' "$work/said"; then cat "$work/said"; fail "a save that was whole is said to have failed"; fi
 stopped=$(grep -oE 'step [0-9]+: ' "$work/said" | head -1 | grep -oE '[0-9]+')

@@ -1,8 +1,6 @@
 // Save and load over real ranks: one layout writes, others read, every element compared on the rank that holds it.
 #include "src/io/checkpoint.h"
 
-#include <cstdlib>
-#include <filesystem>
 #include <gtest/gtest.h>
 
 #include "src/base/file.h"
@@ -10,37 +8,11 @@
 #include "src/config/layer_map.h"
 #include "src/io/checkpoint_layout.h"
 
+#include "tests/mpi/folder.h"
 #include "tests/mpi/world.h"
 
 namespace ogrom {
 namespace {
-
-// A folder that all ranks see, named by rank 0 and removed by it.
-class SharedFolder {
-public:
-    SharedFolder() {
-        std::string mine;
-        if (test::session().rank() == 0) {
-            std::string pattern = (std::filesystem::temp_directory_path() / "ogrom-mpi-XXXXXX").string();
-            mine = ::mkdtemp(pattern.data());
-        }
-        path = gather_text(test::session().world(), mine, "folder")[0];
-    }
-    ~SharedFolder() {
-        try {
-            test::session().world().barrier("folder").wait();  // another rank may still read there
-        } catch (const Error&) {
-            ADD_FAILURE() << "a rank has left the test before";
-        }
-        if (test::session().rank() == 0) {
-            std::error_code ignored;
-            std::filesystem::remove_all(path, ignored);
-        }
-    }
-    SharedFolder(const SharedFolder&) = delete;
-    SharedFolder& operator=(const SharedFolder&) = delete;
-    std::string path;
-};
 
 ModelConfig odd_model() {
     ModelConfig model;
@@ -130,7 +102,7 @@ std::vector<ParallelConfig> layouts_of(int ranks) {
 
 TEST(CheckpointRanks, B17EveryLayoutLoadsWhatAnotherSaved) {
     Communicator& world = test::session().world();
-    const SharedFolder folder;
+    const test::SharedFolder folder;
     const ModelConfig model = odd_model();
     const ParameterTable table = make_parameters(model, Dtype::fp64);
     i64 step = 0;
@@ -166,7 +138,7 @@ TEST(CheckpointRanks, B17EveryLayoutLoadsWhatAnotherSaved) {
 
 TEST(CheckpointRanks, AMissingRangeIsTheSameErrorOnEveryRank) {
     Communicator& world = test::session().world();
-    const SharedFolder folder;
+    const test::SharedFolder folder;
     const ModelConfig model = odd_model();
     const ParameterTable table = make_parameters(model, Dtype::fp64);
     Rank saver(table, model, layout_of(1, world.size(), 1, 1));

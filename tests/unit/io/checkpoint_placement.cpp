@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "src/base/text.h"
+#include "src/device/memory.h"
 #include "src/io/checkpoint_shared.h"
 #include "src/io/checkpoint_write.h"
 #include "src/io/hdf5.h"
@@ -176,6 +178,8 @@ TEST(CheckpointPlacement, TheMasterOfManyWritersIsSmallAndOpensFast) {
     EXPECT_LE(placement.mappings(), 3 * 3 * (writers + static_cast<i64>(table.rows().size())));
     const Folder folder;
     start = Clock::now();
+    reset_peak();
+    const i64 before = resident_memory().peak;
     i64 planned = 0;
     const FileRecord master = on_io_thread([&] {
         const PlannedFile file = lay_out_master(placement, Dtype::fp32, test::small_header(1), model);
@@ -183,6 +187,9 @@ TEST(CheckpointPlacement, TheMasterOfManyWritersIsSmallAndOpensFast) {
         return write_file(Disk(), folder.path(), file);
     });
     const double write_s = seconds_since(start);
+    const i64 write_bytes = resident_memory().peak - before;
+    reset_peak();
+    const i64 written = resident_memory().peak;
     start = Clock::now();
     double open_s = 0;
     on_io_thread([&] {
@@ -198,14 +205,19 @@ TEST(CheckpointPlacement, TheMasterOfManyWritersIsSmallAndOpensFast) {
         }
     });
     const double all_s = seconds_since(start);
+    const i64 read_bytes = resident_memory().peak - written;
     fmt::print(
         "master of {} writers x {} tensors x 3: {} mappings, {:.2f} MiB, checked in {:.3f} s, written in {:.3f} "
-        "s, opened in {:.4f} s, every tensor opened in {:.3f} s\n",
+        "s and {} of memory, opened in {:.4f} s, every tensor opened in {:.3f} s and {}\n",
         writers, table.rows().size(), placement.mappings(), static_cast<double>(master.bytes) / (1 << 20), check_s,
-        write_s, open_s, all_s);
+        write_s, human_bytes(write_bytes), open_s, all_s, human_bytes(read_bytes));
     EXPECT_LE(master.bytes, i64{32} << 20);
     EXPECT_LE(open_s, 1.0);
     EXPECT_EQ(master.bytes, planned);
+    // The line of the ledger, and pages of the libraries that are touched here first.
+    constexpr i64 libraries = i64{8} << 20;
+    EXPECT_LE(write_bytes, checkpoint_staging_bytes(static_cast<i64>(table.rows().size()), 3, writers) + libraries);
+    EXPECT_LE(read_bytes, libraries);
 }
 
 }  // namespace

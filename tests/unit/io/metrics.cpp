@@ -103,6 +103,18 @@ TEST(MetricsCsv, ResumeCutsWhatCameAfterTheCheckpoint) {
     EXPECT_EQ(Metrics(folder.path(), 0).read().size(), 0u);  // a fresh run starts anew
 }
 
+// What a kill within a rewrite left goes with the next run; other people's files stay.
+TEST(MetricsCsv, HalfWrittenFilesOfAKilledRunGo) {
+    const Folder folder;
+    for (const char* name : {"metrics.csv.host-17.tmp", "metrics.h5.host-18.tmp", "metrics.h5.19.tmp", "metrics.h5.tmp",
+                             "metrics.h5.host-x.tmp", "notes.csv.host-17.tmp"}) {
+        write_file_atomic(folder.path(name), "half");
+    }
+    const Metrics metrics(folder.path(), 0);
+    EXPECT_EQ(list_directory(folder.path()), (std::vector<std::string>{"metrics.csv", "metrics.h5.host-x.tmp",
+                                                                       "metrics.h5.tmp", "notes.csv.host-17.tmp"}));
+}
+
 TEST(MetricsCsv, ATornLastLineIsCutAndNothingElse) {
     const Folder folder;
     const std::string path = folder.path("metrics.csv");
