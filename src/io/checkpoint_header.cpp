@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "kernels/common/fault.h"
+
 #include "src/base/file.h"
+#include "src/base/json.h"
 #include "src/io/checkpoint_folder.h"
 #include "src/io/io_thread.h"
 #include "src/io/manifest.h"
@@ -14,6 +17,7 @@ using nlohmann::json;
 
 namespace {
 
+constexpr i64 known_format = 1;
 constexpr const char* header_group = "header";
 constexpr const char* extra_group = "extra";
 constexpr const char* model_group = "model";
@@ -110,9 +114,9 @@ void put_header(hid_t file_id, const CheckpointHeader& header, const std::string
 CheckpointHeader get_header(hid_t file_id, const std::string& file) {
     CheckpointHeader header;
     const i64 format = h5::get_i64(file_id, "format", file);
-    if (format != 1) {
+    if (format != known_format) {
         fail(ExitCode::checkpoint,
-             fmt::format("{}: format {} is not known; this program reads format 1", file, format));
+             fmt::format("{}: format {} is not known; this program reads format {}", file, format, known_format));
     }
     header.step = h5::get_i64(file_id, "step", file);
     header.seed = h5::get_u64(file_id, "seed", file);
@@ -176,7 +180,7 @@ std::string cursor_json(const Cursor& cursor) {
 Cursor parse_cursor(const std::string& text, const std::string& file) {
     Cursor cursor;
     try {
-        const json root = json::parse(text);
+        const json root = parse_json<json>(text, file + ": /header/cursor", ExitCode::checkpoint);
         cursor.version = root.at("version").get<int>();
         cursor.seed = root.at("seed").get<u64>();
         cursor.total_samples = root.at("total_samples").get<i64>();
@@ -190,20 +194,28 @@ Cursor parse_cursor(const std::string& text, const std::string& file) {
     return cursor;
 }
 
+std::optional<i64> newer_format(const std::string& folder) {
+    const std::optional<i64> format = named_format(folder);
+    if (!format || *format <= known_format || fault_active("newer_format_passed_over")) {
+        return std::nullopt;
+    }
+    try {
+        const std::string master = join_path(folder, master_name);
+        const i64 inside = on_io_thread([&] { return h5::get_i64(h5::open_read(master).get(), "format", master); });
+        return inside == *format ? format : std::nullopt;
+    } catch (const Error&) {
+        return std::nullopt;
+    }
+}
+
 CheckpointHeader read_header(const std::string& checkpoint) {
-    return on_io_thread([&] {
-        const std::string path = join_path(resolve_checkpoint(checkpoint), master_name);
-        const h5::File file = h5::open_read(path);
-        return get_header(file.get(), path);
-    });
+    const std::string path = verified_master(resolve_checkpoint(checkpoint));
+    return on_io_thread([&] { return get_header(h5::open_read(path).get(), path); });
 }
 
 ModelConfig read_model(const std::string& checkpoint) {
-    return on_io_thread([&] {
-        const std::string path = join_path(resolve_checkpoint(checkpoint), master_name);
-        const h5::File file = h5::open_read(path);
-        return get_model(file.get(), path);
-    });
+    const std::string path = verified_master(resolve_checkpoint(checkpoint));
+    return on_io_thread([&] { return get_model(h5::open_read(path).get(), path); });
 }
 
 }  // namespace ogrom

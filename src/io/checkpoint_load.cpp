@@ -131,9 +131,7 @@ i64 verify_files(const std::string& folder, Manifest& manifest, int share, int s
         fail(ExitCode::checkpoint, fmt::format("{} is not a complete checkpoint: {}", folder, reason));
     }
     manifest = read_manifest(folder);
-    const i64 bytes = verify_manifest(folder, manifest, share, shares);
-    on_io_thread([&] { check_parts(folder, manifest, share, shares); });
-    return bytes;
+    return verify_manifest(folder, manifest, share, shares);
 }
 
 template <class T>
@@ -229,13 +227,15 @@ void read_piece(hid_t dataset, const std::string& file, const std::string& item,
     read_slab(dataset, file, item, std::move(start), std::move(count), type, to);
 }
 
-std::string damage_of(Communicator& world, const std::string& checkpoint) {
-    // Files that the system does not give (no permission, an input/output error) end the job: they may be intact.
+namespace {
+
+// What `look` finds wrong on any rank, the lowest first. Files that the system does not give (no permission, an
+// input/output error) end the job: they may be intact.
+std::string found_by_ranks(Communicator& world, const char* what, const std::function<void()>& look) {
     std::string mine;
-    share_result(world, "checkpoint.verify", [&] {
+    share_result(world, what, [&] {
         try {
-            Manifest manifest;
-            (void)verify_files(checkpoint, manifest, world.rank(), world.size());
+            look();
         } catch (const FileError& error) {
             if (!error.absent()) {
                 throw;
@@ -257,6 +257,18 @@ std::string damage_of(Communicator& world, const std::string& checkpoint) {
     return {};
 }
 
+}  // namespace
+
+// HDF5, which crashes on some bytes, is given a file only after every block of every file was hashed on some rank.
+std::string damage_of(Communicator& world, const std::string& checkpoint) {
+    Manifest manifest;
+    const std::string damage = found_by_ranks(
+        world, "checkpoint.verify", [&] { (void)verify_files(checkpoint, manifest, world.rank(), world.size()); });
+    return !damage.empty() ? damage : found_by_ranks(world, "checkpoint.parts", [&] {
+        on_io_thread([&] { check_parts(checkpoint, manifest, world.rank(), world.size()); });
+    });
+}
+
 template <class T>
 LoadReport load_checkpoint(Communicator& world, const std::string& checkpoint, const ParameterLayout& layout,
                            std::span<const StateGroup<T>> wanted, bool strict, std::vector<std::string>& skipped,
@@ -273,6 +285,12 @@ LoadReport load_checkpoint(Communicator& world, const std::string& checkpoint, c
         }
         return std::string();
     });
+    if (hashes == Hashes::check) {
+        share_result(world, "checkpoint.parts", [&] {
+            on_io_thread([&] { check_parts(folder, manifest, world.rank(), world.size()); });
+            return std::string();
+        });
+    }
     LoadResult result;
     CheckpointHeader header;
     share_result(world, "checkpoint.read", [&] {

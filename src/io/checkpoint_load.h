@@ -62,7 +62,8 @@ bool holds_state(const std::string& group);
 // Refuses parts whose datasets do not hold their own data in one piece; every `shares`th part from `share` on.
 void check_parts(const std::string& folder, const Manifest& manifest, int share, int shares);
 
-// Refuses a dataset that reads from anywhere but listed parts of its own folder, or that its sources do not cover.
+// Refuses a dataset that reads from anywhere but listed parts of its own folder, or whose elements do not each stand in
+// exactly one place of them.
 void check_sources(hid_t dataset, const std::string& file, const std::string& item, const Manifest& manifest);
 
 // Reads a whole dataset in pieces of rows below 256 MiB into `to`, as `type`.

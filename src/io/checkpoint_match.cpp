@@ -108,38 +108,4 @@ Match match_tensors(hid_t file_id, const std::string& file, std::span<const Para
     return match;
 }
 
-void check_sources(hid_t dataset, const std::string& file, const std::string& item, const Manifest& manifest) {
-    const h5::Properties creation(h5::check(H5Dget_create_plist(dataset), file, item));
-    if (H5Pget_layout(creation.get()) != H5D_VIRTUAL) {
-        require(H5Pget_external_count(creation.get()) == 0, ExitCode::checkpoint,
-                fmt::format("{}: {} reads external raw files; refused", file, item));
-        return;
-    }
-    std::size_t count = 0;
-    h5::check_status(H5Pget_virtual_count(creation.get(), &count), file, item);
-    hssize_t covered = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-        char name[64] = {};
-        const ssize_t length = H5Pget_virtual_filename(creation.get(), i, name, sizeof name);
-        // The master is no source: a dataset that reads from itself has no end.
-        const bool part = length > 0 && length < static_cast<ssize_t>(sizeof name) &&
-                          std::any_of(manifest.files.begin(), manifest.files.end(), [&](const FileRecord& record) {
-                              return record.file == name && record.file != master_name;
-                          });
-        if (!part) {
-            fail(ExitCode::checkpoint, fmt::format("{}: {} reads from '{}', which is not a part of this checkpoint "
-                                                   "(absolute names and '..' are refused)",
-                                                   file, item, name));
-        }
-        const h5::Space space(h5::check(H5Pget_virtual_vspace(creation.get(), i), file, item));
-        covered += H5Sget_select_npoints(space.get());
-    }
-    const h5::Space whole(h5::check(H5Dget_space(dataset), file, item));
-    const hssize_t elements = H5Sget_simple_extent_npoints(whole.get());
-    if (covered != elements) {
-        fail(ExitCode::checkpoint,
-             fmt::format("{}: {}: the parts hold {} of {} elements", file, item, covered, elements));
-    }
-}
-
 }  // namespace ogrom

@@ -17,32 +17,35 @@ std::string range_text(i64 first, i64 last) {
     return last - first == 1 ? fmt::format("{}", first) : fmt::format("{} to {}", first, last - 1);
 }
 
-// Rows [first, last) are covered by the same pieces throughout: their columns must stand side by side in [0, cols).
-std::string strip_fault(std::vector<const PlacedPiece*>& active, i64 first, i64 last, i64 cols) {
+// `rows` are covered by the same pieces throughout: their columns must stand side by side in [0, cols).
+std::string strip_fault(std::vector<const PlacedPiece*>& active, FlatRange rows, i64 cols, const CoverWords& words) {
     std::sort(active.begin(), active.end(),
               [](const PlacedPiece* a, const PlacedPiece* b) { return a->piece.col < b->piece.col; });
     const auto place = [&](i64 from, i64 to) {
-        return fmt::format("rows {}, columns {}", range_text(first, last), range_text(from, to));
+        return fmt::format("rows {}, columns {} are {} by", range_text(rows.first, rows.last), range_text(from, to),
+                           words.held);
     };
+    const auto nobody = [&](i64 from, i64 to) { return fmt::format("{} no {}", place(from, to), words.holder); };
     i64 at = 0;
     int before = -1;
     for (const PlacedPiece* placed : active) {
         const i64 from = placed->piece.col, to = from + placed->piece.cols;
         if (from > at) {
-            return place(at, from) + " are written by no rank";
+            return nobody(at, from);
         }
         if (from < at) {
-            return fmt::format("{} are written by rank {} and by rank {}", place(from, std::min(at, to)), before,
-                               placed->writer);
+            return fmt::format("{} {} {} and by {} {}", place(from, std::min(at, to)), words.holder, before,
+                               words.holder, placed->writer);
         }
         at = to;
         before = placed->writer;
     }
-    return at < cols ? place(at, cols) + " are written by no rank" : std::string();
+    return at < cols ? nobody(at, cols) : std::string();
 }
 
-// The first place of a tensor that is not covered exactly once; empty when there is none.
-std::string cover_fault(TensorExtent extent, const std::vector<PlacedPiece>& placed) {
+}  // namespace
+
+std::string cover_fault(TensorExtent extent, const std::vector<PlacedPiece>& placed, const CoverWords& words) {
     std::vector<const PlacedPiece*> by_row, active;
     std::set<i64> cuts = {0, extent.rows};
     for (const PlacedPiece& one : placed) {
@@ -58,14 +61,13 @@ std::string cover_fault(TensorExtent extent, const std::vector<PlacedPiece>& pla
         for (; next < by_row.size() && by_row[next]->piece.row <= *cut; ++next) {
             active.push_back(by_row[next]);
         }
-        if (const std::string fault = strip_fault(active, *cut, *std::next(cut), extent.cols); !fault.empty()) {
+        if (const std::string fault = strip_fault(active, {*cut, *std::next(cut)}, extent.cols, words);
+            !fault.empty()) {
             return fault;
         }
     }
     return {};
 }
-
-}  // namespace
 
 PlacedGroup& Placement::group(const std::string& name) {
     const auto found =
@@ -105,7 +107,7 @@ void Placement::require_whole() const {
             const Parameter& row = table_[id];
             std::string fault;
             if (row.tie.empty()) {
-                fault = cover_fault(extent_of(row), placed.tensors[id]);
+                fault = cover_fault(extent_of(row), placed.tensors[id], {"written", "rank"});
             } else if (!placed.tensors[id].empty()) {
                 fault = fmt::format("is a copy of {} and is written by rank {}", row.tie,
                                     placed.tensors[id].front().writer);

@@ -21,6 +21,14 @@ struct PlacedGroup {
     std::map<int, i64> extents;                     // elements of each writer's dataset
 };
 
+// How a fault of a cover is told: "rows 2 to 4, columns 0 are <held> by no <holder>", "... by <holder> 3 and by
+// <holder> 5" (PlacedPiece::writer).
+struct CoverWords {
+    const char *held, *holder;
+};
+// The first place of a tensor that pieces within it do not cover exactly once; empty when there is none.
+std::string cover_fault(TensorExtent extent, const std::vector<PlacedPiece>& placed, const CoverWords& words);
+
 class Placement {
 public:
     // `table` must outlive it.

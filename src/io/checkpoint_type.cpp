@@ -11,9 +11,9 @@
 namespace ogrom {
 
 Dtype read_weight_type(const std::string& checkpoint) {
+    const std::string path = verified_master(resolve_checkpoint(checkpoint));
     return on_io_thread([&] {
         const std::string tensor = "/weights/final_norm.weight";  // every model has it
-        const std::string path = join_path(resolve_checkpoint(checkpoint), master_name);
         const h5::File file = h5::open_read(path);
         const h5::Dataset dataset = h5::open_dataset(file.get(), tensor, path);
         const h5::Type type(h5::check(H5Dget_type(dataset.get()), path, tensor));

@@ -272,6 +272,9 @@ namespace {
 // A complete checkpoint whose parts are not those of the new one, byte for byte: of a run that went another way from an
 // earlier step, or that was written by another number of ranks.
 bool holds_another_state(const std::string& old, const std::string& fresh) {
+    if (named_format(old).value_or(1) > 1) {
+        return true;  // a newer version wrote it
+    }
     if (!incomplete_reason(old).empty()) {
         return false;
     }

@@ -124,7 +124,7 @@ struct OpenCheckpoint {
     std::map<std::string, InspectEntry> tensors;
 };
 OpenCheckpoint open_checkpoint(const std::string& folder) {
-    OpenCheckpoint opened{join_path(folder, master_name), {}, {}};
+    OpenCheckpoint opened{verified_master(folder), {}, {}};
     const Manifest manifest = read_manifest(folder);
     i64 bytes = 0;
     for (const FileRecord& record : manifest.files) {
@@ -263,7 +263,7 @@ void verify_checkpoint(const std::string& folder) {
         bytes += record.bytes;
     }
     std::string type = "fp32";
-    for (const InspectEntry& entry : describe_file(join_path(folder, master_name))) {
+    for (const InspectEntry& entry : describe_file(verified_master(folder))) {
         if (entry.path.starts_with("/weights/")) {
             type = entry.type;
             ++tensors;

@@ -107,7 +107,12 @@ File open_read(const std::string& path) {
     check_status(H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG), path, "open");
     // What HDF5 knows of a tensor goes when it is closed: a master of thousands would pile it up.
     check_status(H5Pset_evict_on_close(access.get(), 1), path, "open");
-    return File(check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), path, "open"));
+    name_file(H5I_INVALID_HID, path);
+    const hid_t opened = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get());
+    forget_file(H5I_INVALID_HID);
+    File file(check(opened, path, "open"));
+    name_file(file.get(), path);
+    return file;
 }
 
 Group make_group(hid_t parent, const std::string& name, const std::string& file) {

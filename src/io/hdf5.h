@@ -3,7 +3,7 @@
 // error stack.
 //
 // Untrusted files: plugins are switched off, external links are refused, and sizes are bounded by the bytes of the file
-// before anything is allocated.
+// before anything is allocated. A crash of HDF5 itself names the file (io/hdf5_crash.h).
 #pragma once
 #include <hdf5.h>
 #include <optional>
@@ -13,6 +13,7 @@
 #include "kernels/common/dtype.h"
 
 #include "src/base/handle.h"
+#include "src/io/hdf5_crash.h"
 
 namespace ogrom::h5 {
 
@@ -22,7 +23,15 @@ struct IdTraits {
     static constexpr type empty = H5I_INVALID_HID;
     static void destroy(type id) noexcept { Close(id); }
 };
-using File = Handle<IdTraits<H5Fclose>>;
+struct FileTraits {
+    using type = hid_t;
+    static constexpr type empty = H5I_INVALID_HID;
+    static void destroy(type id) noexcept {
+        H5Fclose(id);
+        forget_file(id);
+    }
+};
+using File = Handle<FileTraits>;
 using Group = Handle<IdTraits<H5Gclose>>;
 using Dataset = Handle<IdTraits<H5Dclose>>;
 using Space = Handle<IdTraits<H5Sclose>>;

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <xxhash.h>
 
@@ -16,6 +17,7 @@
 #include "src/base/error.h"
 #include "src/base/file.h"
 #include "src/base/handle.h"
+#include "src/base/json.h"
 #include "src/io/checkpoint_folder.h"
 
 namespace ogrom {
@@ -25,8 +27,11 @@ using nlohmann::json;
 
 namespace {
 
-constexpr i64 manifest_limit = i64{256} << 20;
-constexpr std::size_t read_chunk = 512u << 10;
+constexpr i64 known_format = 1;
+// JSON takes up to 16 times its text in memory, so the text is bounded by what the files of the folder can need.
+constexpr i64 manifest_limit = i64{256} << 20, small_manifest = i64{1} << 20;
+constexpr i64 text_of_file = 200, text_of_block = 50;  // bytes of the manifest, indentation included
+constexpr i64 read_chunk = i64{512} << 10;
 
 struct StateTraits {
     using type = XXH3_state_t*;
@@ -71,7 +76,7 @@ std::vector<BlockHash> hash_blocks(const std::string& path, i64 first_byte, i64 
         unreadable(path, "opened", errno);
     }
     BlockHasher hasher;
-    std::vector<std::byte> buffer(read_chunk);
+    std::vector<std::byte> buffer(static_cast<std::size_t>(std::clamp<i64>(bytes, 1, read_chunk)));
     while (bytes > 0) {
         const std::size_t want = static_cast<std::size_t>(std::min<i64>(bytes, static_cast<i64>(buffer.size())));
         const std::size_t got = std::fread(buffer.data(), 1, want, file.get());
@@ -186,11 +191,22 @@ std::string to_text(const Manifest& manifest) {
            "\n";
 }
 
+namespace {
+
+void require_known_format(i64 format, const std::string& path) {
+    if (format != known_format) {
+        damaged(path, fmt::format("format {} is not known; this program reads format {}", format, known_format));
+    }
+}
+
+}  // namespace
+
 Manifest parse_manifest(const std::string& text, const std::string& path) {
     Manifest manifest;
     try {
-        const json root = json::parse(text);
-        manifest.format = root.at("format").get<int>();
+        const json root = parse_json<json>(text, path, ExitCode::checkpoint);
+        // A newer form may have other keys: its number comes first.
+        require_known_format(root.at("format").get<i64>(), path);
         manifest.step = root.at("step").get<i64>();
         for (const json& entry : root.at("files")) {
             FileRecord record{entry.at("file").get<std::string>(), entry.at("bytes").get<i64>(), {}};
@@ -202,10 +218,7 @@ Manifest parse_manifest(const std::string& text, const std::string& path) {
     } catch (const json::exception& error) {
         damaged(path, fmt::format("not a manifest: {}", error.what()));
     }
-    if (manifest.format != 1) {
-        damaged(path, fmt::format("format {} is not known; this program reads format 1", manifest.format));
-    }
-    bool has_master = false;
+    std::set<std::string> names;
     for (const FileRecord& record : manifest.files) {
         if (!plain_name(record.file)) {
             damaged(path, fmt::format("'{}' is not a file of a checkpoint", record.file));
@@ -214,9 +227,11 @@ Manifest parse_manifest(const std::string& text, const std::string& path) {
             ceil_div(record.bytes, manifest_block_bytes) != static_cast<i64>(record.blocks.size())) {
             damaged(path, fmt::format("{}: {} hashes for {} bytes", record.file, record.blocks.size(), record.bytes));
         }
-        has_master = has_master || record.file == master_name;
+        if (!names.insert(record.file).second) {
+            damaged(path, fmt::format("{} is listed twice", record.file));
+        }
     }
-    if (!has_master) {
+    if (!names.contains(master_name)) {
         damaged(path, fmt::format("{} is not listed", master_name));
     }
     if (to_text(manifest) != text) {
@@ -225,9 +240,41 @@ Manifest parse_manifest(const std::string& text, const std::string& path) {
     return manifest;
 }
 
+namespace {
+
+// Of the manifest of the files that stand in `folder`.
+i64 longest_manifest(const std::string& folder) {
+    i64 longest = small_manifest;
+    for (const std::string& name : list_directory(folder)) {
+        if (plain_name(name)) {
+            longest +=
+                text_of_file + ceil_div(file_size(join_path(folder, name)), manifest_block_bytes) * text_of_block;
+        }
+    }
+    return std::min(longest, manifest_limit);
+}
+
+std::string manifest_text(const std::string& folder) {
+    const std::string path = join_path(folder, manifest_name);
+    const bool large = file_exists(path) && file_size(path) > small_manifest;
+    return read_file(path, large ? longest_manifest(folder) : small_manifest);
+}
+
+}  // namespace
+
 Manifest read_manifest(const std::string& folder) {
-    const std::string path = (fs::path(folder) / manifest_name).string();
-    return parse_manifest(read_file(path, manifest_limit), path);
+    return parse_manifest(manifest_text(folder), join_path(folder, manifest_name));
+}
+
+std::optional<i64> named_format(const std::string& folder) {
+    try {
+        const json root = parse_json<json>(manifest_text(folder), folder, ExitCode::checkpoint);
+        return root.at("format").get<i64>();
+    } catch (const json::exception&) {
+        return std::nullopt;
+    } catch (const Error&) {
+        return std::nullopt;
+    }
 }
 
 std::string incomplete_reason(const std::string& folder) {
@@ -263,6 +310,17 @@ std::string incomplete_reason(const std::string& folder) {
         return fault.what();
     }
     return {};
+}
+
+std::string verified_master(const std::string& folder) {
+    Manifest manifest = read_manifest(folder);
+    std::erase_if(manifest.files, [](const FileRecord& record) { return record.file != master_name; });
+    const std::string path = join_path(folder, master_name);
+    if (const i64 bytes = file_size(path); bytes != manifest.files.at(0).bytes) {
+        damaged(path, fmt::format("has {} bytes, the manifest says {}", bytes, manifest.files[0].bytes));
+    }
+    (void)verify_manifest(folder, manifest, 0, 1);
+    return path;
 }
 
 i64 verify_manifest(const std::string& folder, const Manifest& manifest, int share, int shares) {

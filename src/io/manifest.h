@@ -5,6 +5,7 @@
 // The text is canonical: a file that does not equal its own parse, written again, is refused (a flipped byte).
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -53,6 +54,9 @@ std::string to_text(const Manifest& manifest);
 Manifest parse_manifest(const std::string& text, const std::string& path);
 Manifest read_manifest(const std::string& folder);
 
+// The number that the manifest gives, whatever else is in it; none where it gives none.
+std::optional<i64> named_format(const std::string& folder);
+
 // Why `folder` is not a complete checkpoint, "<file>: <reason>"; empty when it is. Looks at presence, sizes and the
 // step only. Throws FileError where a file is there but the system does not give it: that says nothing of the
 // checkpoint.
@@ -60,5 +64,8 @@ std::string incomplete_reason(const std::string& folder);
 // Hashes the `share`th of `shares` stretches of all blocks; throws Error(checkpoint) with file and block of the first
 // that differs. Returns the bytes that were hashed.
 i64 verify_manifest(const std::string& folder, const Manifest& manifest, int share, int shares);
+// The same for checkpoint.h5 alone, against the manifest beside it: before HDF5 is given bytes that a disk may have
+// changed (it crashes on some). Returns the path of checkpoint.h5.
+std::string verified_master(const std::string& folder);
 
 }  // namespace ogrom

@@ -8,6 +8,7 @@
 
 #include "src/base/error.h"
 #include "src/base/file.h"
+#include "src/base/json.h"
 #include "src/base/log.h"
 
 namespace ogrom {
@@ -148,7 +149,7 @@ std::string to_text(const ReplayRecord& record) {
 ReplayRecord parse_replay(const std::string& text, const std::string& path) {
     ReplayRecord record;
     try {
-        record = record_of(ordered_json::parse(text), path);
+        record = record_of(parse_json<ordered_json>(text, path, ExitCode::checkpoint), path);
     } catch (const ordered_json::exception& error) {
         damaged(path, fmt::format("not a record of steps: {}", error.what()));
     }

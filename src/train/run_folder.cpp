@@ -9,6 +9,7 @@
 #include "src/base/text.h"
 #include "src/io/checkpoint.h"
 #include "src/io/checkpoint_folder.h"
+#include "src/io/checkpoint_header.h"
 
 namespace ogrom {
 
@@ -136,6 +137,24 @@ std::string named_checkpoint(Communicator& world, const RunConfig& run, const Re
     return folder;
 }
 
+// A checkpoint beyond `step` that a newer version of the program wrote is whole: to go on from before it would make its
+// steps anew and take its place. Empty where there is none.
+std::string newer_than(const std::string& directory, i64 step) {
+    for (const std::string& name : is_directory(directory) ? list_directory(directory) : std::vector<std::string>()) {
+        const std::string folder = join_path(directory, name);
+        if (step_of(name).value_or(-1) <= step) {
+            continue;
+        }
+        if (const std::optional<i64> format = newer_format(folder)) {
+            return fmt::format(
+                "--resume: {} has format {}, this program reads format {}: a newer version wrote it; "
+                "would be right: that version, or an older checkpoint by --resume=PATH",
+                folder, *format, CheckpointHeader().format);
+        }
+    }
+    return {};
+}
+
 }  // namespace
 
 void require_intact(Communicator& world, const std::string& what, const std::string& checkpoint,
@@ -185,12 +204,16 @@ std::string choose_checkpoint(Communicator& world, const RunConfig& run, const R
         log_warning("checkpoint passed over: {}", line);
     }
     const std::string found = newest_intact(world, candidates, OnDamage::warn);
+    std::string newer;
     if (world.rank() == 0) {
         const i64 step = found.empty() ? -1 : step_of(std::filesystem::path(found).filename().string()).value_or(-1);
+        newer = newer_than(checkpoints_of(run), step);
         for (const std::string& line : unfinished_saves(checkpoints_of(run), step)) {
             log_warning("checkpoint passed over: {}", line);
         }
     }
+    newer = gather_text(world, newer, "newer checkpoint")[0];
+    require(newer.empty(), ExitCode::checkpoint, newer);
     std::string reason;
     if (!candidates.empty() || !passed_over.empty()) {
         // A start at step 1 would put new checkpoints and figures in the place of those that somebody may still mend.

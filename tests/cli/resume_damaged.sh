@@ -109,6 +109,19 @@ expect_exit 0 launch 2 "$OGROM" train run.toml --set run.output=again --resume=a
     --set checkpoint.keep_last=9
 if ls -d again/checkpoints/step-00000008.abandoned-* 2> /dev/null; then fail "an equal state was set aside"; fi
 
+# A checkpoint that a newer version of the program wrote is whole: it is neither passed over nor taken away.
+rm -rf again && cp -r whole again
+"${BINARY:?}/tests/checkpoint_edit" again/checkpoints/step-00000012 format 2
+for form in --resume --resume=auto; do
+    expect_exit 4 launch 2 "$OGROM" train run.toml --set run.output=again "$form"
+    expect_text '--resume: .*step-00000012 has format 2, this program reads format 1: a newer version wrote it'
+done
+expect_exit 4 "$OGROM" train run.toml --set run.output=again --resume=again/checkpoints/step-00000012
+expect_text 'manifest.json: format 2 is not known; this program reads format 1; the newest intact one is .*step-00000008'
+expect_exit 0 "$OGROM" train run.toml --set run.output=again --resume=again/checkpoints/step-00000008
+expect_text 'step-00000012 held another state of this step: set aside as'
+grep -q '"format": 2' again/checkpoints/step-00000012.abandoned-*/manifest.json || fail "the newer one is gone"
+
 # Another run's checkpoint is no way on for a run that has its own.
 expect_exit 2 "$OGROM" train run.toml --set run.output=again --resume=whole/checkpoints/step-00000004
 expect_text 'is of another run, and .*again/checkpoints holds step-'
