@@ -212,12 +212,17 @@ LoadResult load_state(const std::string& folder, const Manifest& manifest, const
 
 void read_dataset(hid_t dataset, const std::string& file, const std::string& item, Dtype type, std::byte* to) {
     const std::vector<i64> shape = h5::shape(dataset, file, item);
+    if (is_virtual(dataset, file, item)) {
+        read_virtual(dataset, file, item, {0, 0, 0, shape.at(0), shape.size() == 1 ? 1 : shape.at(1), 0}, type, to);
+        return;
+    }
     read_slab(dataset, file, item, std::vector<hsize_t>(shape.size()), {shape.begin(), shape.end()}, type, to);
 }
 
 void read_piece(hid_t dataset, const std::string& file, const std::string& item, const Parameter& tensor,
                 const TensorPiece& piece, Dtype type, std::byte* to) {
-    if (read_mapped(dataset, file, item, piece, type, to)) {
+    if (is_virtual(dataset, file, item)) {
+        read_virtual(dataset, file, item, piece, type, to);
         return;
     }
     std::vector<hsize_t> start = {static_cast<hsize_t>(piece.row), static_cast<hsize_t>(piece.col)};

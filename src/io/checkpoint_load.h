@@ -70,7 +70,7 @@ void check_sources(hid_t dataset, const std::string& file, const std::string& it
 void read_dataset(hid_t dataset, const std::string& file, const std::string& item, Dtype type, std::byte* to);
 
 // A rectangle of a tensor's dataset, row-major without gaps: straight from the parts (io/checkpoint_mapping.h), by HDF5
-// where it is of another form.
+// where it is not virtual (a master that a tool has copied whole).
 void read_piece(hid_t dataset, const std::string& file, const std::string& item, const Parameter& tensor,
                 const TensorPiece& piece, Dtype type, std::byte* to);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <system_error>
@@ -222,6 +223,59 @@ bool read_mapped(hid_t dataset, const std::string& file, const std::string& item
         filled += part.count();
     }
     return filled == wanted.count();
+}
+
+bool is_virtual(hid_t dataset, const std::string& file, const std::string& item) {
+    const h5::Properties creation(h5::check(H5Dget_create_plist(dataset), file, item));
+    return H5Pget_layout(creation.get()) == H5D_VIRTUAL;
+}
+
+namespace {
+
+template <class From, class To>
+void turn(const std::vector<std::byte>& from, i64 count, std::byte* to) {
+    for (i64 i = 0; i < count; ++i) {
+        From value;
+        std::memcpy(&value, from.data() + i * static_cast<i64>(sizeof value), sizeof value);
+        const To turned = static_cast<To>(value);
+        std::memcpy(to + i * static_cast<i64>(sizeof turned), &turned, sizeof turned);
+    }
+}
+
+}  // namespace
+
+void read_virtual(hid_t dataset, const std::string& file, const std::string& item, const TensorPiece& wanted,
+                  Dtype type, std::byte* to) {
+    const h5::Type stored(h5::check(H5Dget_type(dataset), file, item));
+    const auto holds = [&](Dtype one) { return H5Tequal(stored.get(), h5::memory_type(one)) > 0; };
+    const auto refuse = [&] {
+        fail(ExitCode::checkpoint,
+             fmt::format("{}: {}: the parts do not hold it in the form that a save has", file, item));
+    };
+    if (holds(type)) {
+        if (!read_mapped(dataset, file, item, wanted, type, to)) {
+            refuse();
+        }
+        return;
+    }
+    const Dtype other = type == Dtype::fp64 ? Dtype::fp32 : Dtype::fp64;
+    if (!holds(other)) {
+        refuse();
+    }
+    constexpr i64 most = i64{1} << 18;  // elements at a time
+    const i64 step = std::max<i64>(1, most / std::max<i64>(1, wanted.cols));
+    std::vector<std::byte> values(static_cast<std::size_t>(std::min(step, wanted.rows) * wanted.cols * size_of(other)));
+    for (i64 row = 0; row < wanted.rows; row += step) {
+        TensorPiece rows = wanted;
+        rows.row += row;
+        rows.rows = std::min(step, wanted.rows - row);
+        if (!read_mapped(dataset, file, item, rows, other, values.data())) {
+            refuse();
+        }
+        std::byte* const at = to + row * wanted.cols * size_of(type);
+        type == Dtype::fp64 ? turn<float, double>(values, rows.count(), at)
+                            : turn<double, float>(values, rows.count(), at);
+    }
 }
 
 }  // namespace ogrom

@@ -26,8 +26,16 @@ std::optional<std::vector<MappedPiece>> mappings_within(hid_t dataset, const Ten
 
 // Reads `wanted` of the dataset `item` of the master `file` to `to`, row-major without gaps, straight from the parts
 // beside it. False, and nothing is promised of `to`, where that does not do (another type than `type`, other
-// selections, parts with another storage): HDF5 is asked then. Throws FileError where a part is not given.
+// selections, parts with another storage). Throws Error(checkpoint) where a part is not given.
 bool read_mapped(hid_t dataset, const std::string& file, const std::string& item, const TensorPiece& wanted, Dtype type,
                  std::byte* to);
+
+bool is_virtual(hid_t dataset, const std::string& file, const std::string& item);
+
+// The same of a virtual dataset of fp32 or fp64, turned into `type` (one of them) where it is of the other. All of it,
+// or Error(checkpoint): HDF5, asked for a virtual dataset, says nothing where a part is gone or cannot be opened (no
+// more descriptors), and gives NaN.
+void read_virtual(hid_t dataset, const std::string& file, const std::string& item, const TensorPiece& wanted,
+                  Dtype type, std::byte* to);
 
 }  // namespace ogrom

@@ -10,6 +10,7 @@
 #include "src/base/file.h"
 #include "src/io/checkpoint_folder.h"
 #include "src/io/checkpoint_load.h"
+#include "src/io/checkpoint_mapping.h"
 #include "src/io/hdf5.h"
 #include "src/io/io_thread.h"
 #include "src/io/manifest.h"
@@ -82,9 +83,16 @@ void read_pieces(hid_t dataset, const InspectEntry& entry, Dtype type, const std
             fmt::format("{}: {}: a row of {} values", file, entry.path, row));
     const i64 step = std::max<i64>(1, piece_bytes / (row * width));
     std::vector<std::byte> buffer;
+    const bool parts = is_virtual(dataset, file, entry.path);
     const h5::Space source(h5::check(H5Dget_space(dataset), file, entry.path));
     for (i64 first = 0; first < rows; first += step) {
         const i64 count = std::min(step, rows - first);
+        buffer.resize(static_cast<std::size_t>(count * row * width));
+        if (parts) {
+            read_virtual(dataset, file, entry.path, {0, first, 0, count, row, 0}, type, buffer.data());
+            use(buffer);
+            continue;
+        }
         if (!entry.shape.empty()) {
             std::vector<hsize_t> start(entry.shape.size()), extent(entry.shape.begin(), entry.shape.end());
             start[0] = static_cast<hsize_t>(first);
@@ -95,7 +103,6 @@ void read_pieces(hid_t dataset, const InspectEntry& entry, Dtype type, const std
         }
         const hsize_t elements = static_cast<hsize_t>(count) * static_cast<hsize_t>(row);
         const h5::Space memory(h5::check(H5Screate_simple(1, &elements, nullptr), file, entry.path));
-        buffer.resize(static_cast<std::size_t>(count * row * width));
         h5::check_status(
             H5Dread(dataset, h5::memory_type(type), memory.get(), source.get(), H5P_DEFAULT, buffer.data()), file,
             entry.path);

@@ -139,5 +139,31 @@ TEST(CheckpointMapping, OnlyTheFormOfSavesIsReadStraight) {
     EXPECT_FALSE(read_straight({.covered_rows = 3})) << "the last row stands nowhere";
 }
 
+// What HDF5 would fill with NaN is an error, whichever way the values are wanted; other types are turned.
+TEST(CheckpointMapping, APartThatIsGoneIsNoNan) {
+    const Folder folder;
+    const std::string master = folder.path(master_name), part = folder.path(part_name(0));
+    const auto read = [&]<class Value>(Value, Dtype type) {
+        std::vector<Value> got(24);
+        const h5::File file = h5::open_read(master);
+        const h5::Dataset dataset = h5::open_dataset(file.get(), "/tensor", master);
+        read_virtual(dataset.get(), master, "/tensor", {0, 0, 0, 4, 6, 0}, type,
+                     reinterpret_cast<std::byte*>(got.data()));
+        return got;
+    };
+    on_io_thread([&] {
+        write_part(part, {});
+        write_master(master, {});
+        EXPECT_EQ(read(0.0, Dtype::fp64).back(), 23.5);
+        const std::vector<float> turned = read(0.0F, Dtype::fp32);
+        EXPECT_TRUE(turned.front() == 0.5F && turned.back() == 23.5F);
+        std::filesystem::remove(part);
+        for (const Dtype type : {Dtype::fp64, Dtype::fp32}) {
+            const std::string fault = test::fault_text([&] { (void)read(0.0, type); });
+            EXPECT_NE(fault.find("part-00000.h5"), std::string::npos) << fault;
+        }
+    });
+}
+
 }  // namespace
 }  // namespace ogrom
