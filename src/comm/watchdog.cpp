@@ -20,7 +20,7 @@ namespace {
 constexpr double least_start_s = 120;
 
 constexpr int poll_ms = 50;
-constexpr double grace_s = 1.0;   // for the message to leave and the main thread to unwind
+constexpr double grace_s = 1.0;    // for the message to leave and the main thread to unwind
 constexpr double leaving_s = 4.0;  // for Session::abort, which ends the process itself
 
 struct Watched {
