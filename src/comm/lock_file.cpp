@@ -146,8 +146,14 @@ bool LockFile::take(const LockWords& words) {
 }
 
 void LockFile::require_named() const {
-    struct stat opened {};
-    require(names(path_, file_.get(), opened), ExitCode::usage,
+    struct stat opened {
+    }, named{};
+    const bool seen = fstat(file_.get(), &opened) == 0 && stat(path_.c_str(), &named) == 0;
+    if (!seen && errno != ENOENT && errno != ENOTDIR) {  // says nothing of the folder: may be over at the next try
+        fail(ExitCode::checkpoint,
+             fmt::format("{}: cannot be looked at: {}", path_, std::generic_category().message(errno)));
+    }
+    require(seen && opened.st_ino == named.st_ino && opened.st_dev == named.st_dev, ExitCode::usage,
             fmt::format("{}: is not the file that this process locked: the folder was moved or removed while it was in "
                         "use, and may be another's now; nothing more is written there",
                         path_));

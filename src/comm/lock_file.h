@@ -26,8 +26,8 @@ public:
     LockFile(const LockFile&) = delete;
     LockFile& operator=(const LockFile&) = delete;
 
-    // Throws Error(usage) once the name stands for another file, or none: the folder was moved or removed, and another
-    // process may hold a lock of that name.
+    // Throws Error(checkpoint) where the system does not tell, and Error(usage) once the name stands for another file,
+    // or none: the folder was moved or removed, and another process may hold a lock of that name.
     void require_named() const;
 
     // One line about a holder that ended without giving the lock back; empty when there was none.

@@ -31,8 +31,9 @@ void map_anew(hid_t file, const std::string& path, const std::vector<hsize_t>& s
         const h5::Space to(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr));
         H5Sselect_hyperslab(to.get(), H5S_SELECT_SET, box.start.data(), box.stride.data(), box.count.data(),
                             box.block.data());
-        const hsize_t count = static_cast<hsize_t>(H5Sget_select_npoints(to.get()));
+        const hsize_t count = static_cast<hsize_t>(H5Sget_select_npoints(to.get())), first = 0;
         const h5::Space from(H5Screate_simple(1, &count, nullptr));
+        H5Sselect_hyperslab(from.get(), H5S_SELECT_SET, &first, nullptr, &count, nullptr);  // as a save does
         H5Pset_virtual(creation.get(), to.get(), "part-00000.h5", source.c_str(), from.get());
     }
     const h5::Dataset made(
