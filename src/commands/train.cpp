@@ -51,11 +51,16 @@ std::string title_of(const RunConfig& run) {
     return (folder.has_filename() ? folder : folder.parent_path()).filename().string();
 }
 
-// Rank 0; a chart is never worth a run, so a machine without gnuplot is told and goes on.
+// Rank 0; a chart is never worth a run, so a machine without gnuplot, or figures that are gone, is told and goes on.
 void draw_chart(const RunConfig& run) {
     std::string reason;
-    const std::optional<std::string> chart =
-        draw_loss_chart(run.run.output, title_of(run), read_metrics_csv(run.run.output + "/metrics.csv"), reason);
+    std::optional<std::string> chart;
+    try {
+        chart =
+            draw_loss_chart(run.run.output, title_of(run), read_metrics_csv(run.run.output + "/metrics.csv"), reason);
+    } catch (const Error& error) {
+        reason = error.what();
+    }
     log_info("{}", chart ? "chart " + *chart : "no loss chart: " + reason);
     flush_log();
 }

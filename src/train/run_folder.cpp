@@ -42,14 +42,15 @@ void require_folder_or_nothing(const std::string& path) {
 
 }  // namespace
 
-RunFolder::RunFolder(const RunConfig& run, Resume resume) : provisional_(run.run.output), lease_(run.run.output) {
+RunFolder::RunFolder(const RunConfig& run, Resume resume) : provisional_(run.run.output), path_(run.run.output) {
     const std::string& folder = run.run.output;
+    lease_.emplace(folder);
     provisional_.add("log.txt");
-    if (!lease_.replaced().empty()) {
-        log_info("{}", lease_.replaced());
+    if (!lease_->replaced().empty()) {
+        log_info("{}", lease_->replaced());
     }
-    if (!lease_.unlocked().empty()) {
-        log_warning("{}", lease_.unlocked());
+    if (!lease_->unlocked().empty()) {
+        log_warning("{}", lease_->unlocked());
     }
     require_folder_or_nothing(checkpoints_of(run));
     const bool holds_run = file_exists(join_path(folder, "run.toml")) ||
@@ -59,6 +60,17 @@ RunFolder::RunFolder(const RunConfig& run, Resume resume) : provisional_(run.run
              fmt::format("{} holds a run already: continue it with --resume, or choose another run.name or run.output",
                          folder));
     }
+}
+
+void RunFolder::require_ours() {
+    if (file_surely_exists(path_)) {
+        lease_->require_held();
+        return;
+    }
+    make_directories(path_);
+    lease_.emplace(path_);
+    log_warning("{} was moved or removed while this run used it: it is made anew, and has the checkpoints from now on",
+                path_);
 }
 
 namespace {

@@ -1,6 +1,7 @@
 // The folder of a run: run.toml, provenance.json, metrics.*, log.txt,
 // events.jsonl, checkpoints/. Rank 0 only.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "src/comm/communicator.h"
@@ -35,11 +36,14 @@ class RunFolder {
 public:
     RunFolder(const RunConfig& run, Resume resume);
     void keep() { provisional_.keep(); }
-    void require_ours() const { lease_.require_held(); }  // Error(usage) once the folder was moved or removed
+    // Before something is written there: makes a folder that was moved or removed anew, with a warning. Error(usage)
+    // where another stands in its place, which may be another run's.
+    void require_ours();
 
 private:
     Provisional provisional_;
-    Lease lease_;
+    std::string path_;
+    std::optional<Lease> lease_;
 };
 
 // The resolved run file and the provenance, before step 1.

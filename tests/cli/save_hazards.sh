@@ -75,6 +75,19 @@ grep -q 'run.lock: is not the file that this process locked' first.log || { tail
 [ "$before" = "$(cd mine && find . -type f | sort)" ] || fail "the other run's folder changed"
 expect_exit 0 train mine '' --resume
 
+# Moved away and nobody there: what was trained is saved under the name.
+every=0 steps_in_all=1000000 train mine '' --set train.log_interval_steps=1 --resume --set checkpoint.allow_changed=train.steps,optimizer.decay_steps \
+    > first.log 2>&1 &
+job=$!
+await "$job" grep -qE 'step +15/' first.log || { tail first.log; fail "step 15 was not reached"; }
+mv mine moved-too
+kill -TERM "$(pgrep -f "^$OGROM train run.toml .*run.output=mine( |\$)" | head -1)"
+code=0
+wait "$job" || code=$?
+[ "$code" -eq 75 ] || { tail first.log; fail "exit $code instead of 75"; }
+grep -q 'mine was moved or removed while this run used it' first.log || { tail first.log; fail "no warning"; }
+"$OGROM" inspect mine --verify > verify.log 2>&1 || { cat verify.log; fail "nothing is saved"; }
+
 # A numerics stop of all ranks while a save is under way: the save is whole, and the row of the fatal step is there.
 every=1
 expect_exit 5 train bad '' --set checkpoint.async=true --set checkpoint.write_mb_per_s=0.02 --set optimizer.lr=1e30 --set optimizer.warmup_steps=0 \
