@@ -24,36 +24,6 @@ namespace {
         number);
 }
 
-// A selection that is one block without gaps, as [first, first + length) of each of its extents.
-struct Box {
-    std::vector<i64> first, length;
-};
-std::optional<Box> box_of(hid_t space) {
-    std::array<hsize_t, 2> extents{}, start{}, stride{}, count{}, block{};
-    const int rank = H5Sget_simple_extent_ndims(space);
-    if (rank < 1 || rank > 2 || H5Sget_simple_extent_dims(space, extents.data(), nullptr) != rank) {
-        return std::nullopt;
-    }
-    if (H5Sget_select_type(space) == H5S_SEL_ALL) {
-        count = extents;
-        block = {1, 1};
-    } else if (H5Sget_select_type(space) != H5S_SEL_HYPERSLABS || H5Sis_regular_hyperslab(space) <= 0 ||
-               H5Sget_regular_hyperslab(space, start.data(), stride.data(), count.data(), block.data()) < 0) {
-        return std::nullopt;
-    }
-    Box box;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(rank); ++i) {
-        const bool dense = count[i] == 1 || stride[i] == block[i] || H5Sget_select_type(space) == H5S_SEL_ALL;
-        if (!dense || count[i] == 0 || block[i] == 0 || start[i] >= extents[i] ||
-            block[i] > (extents[i] - start[i]) / count[i]) {
-            return std::nullopt;
-        }
-        box.first.push_back(static_cast<i64>(start[i]));
-        box.length.push_back(static_cast<i64>(count[i] * block[i]));
-    }
-    return box;
-}
-
 // The common rectangle of both; rows = 0 where there is none.
 TensorPiece common(const TensorPiece& a, const TensorPiece& b) {
     TensorPiece both;
@@ -163,6 +133,38 @@ void copy_rows(const PartFile& file, i64 offset, const TensorPiece& mapped, cons
 
 }  // namespace
 
+std::optional<Box> box_of(hid_t space) {
+    std::array<hsize_t, 2> extents{}, start{}, stride{}, count{}, block{};
+    const int rank = H5Sget_simple_extent_ndims(space);
+    if (rank < 1 || rank > 2 || H5Sget_simple_extent_dims(space, extents.data(), nullptr) != rank) {
+        return std::nullopt;
+    }
+    if (H5Sget_select_type(space) == H5S_SEL_ALL) {
+        count = extents;
+        block = {1, 1};
+    } else if (H5Sget_select_type(space) != H5S_SEL_HYPERSLABS || H5Sis_regular_hyperslab(space) <= 0 ||
+               H5Sget_regular_hyperslab(space, start.data(), stride.data(), count.data(), block.data()) < 0) {
+        return std::nullopt;
+    }
+    Box box;
+    box.extents.assign(extents.begin(), extents.begin() + rank);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(rank); ++i) {
+        const bool dense = count[i] == 1 || stride[i] == block[i] || H5Sget_select_type(space) == H5S_SEL_ALL;
+        if (!dense || count[i] == 0 || block[i] == 0 || start[i] >= extents[i] ||
+            block[i] > (extents[i] - start[i]) / count[i]) {
+            return std::nullopt;
+        }
+        box.first.push_back(static_cast<i64>(start[i]));
+        box.length.push_back(static_cast<i64>(count[i] * block[i]));
+    }
+    return box;
+}
+
+TensorPiece Box::as_piece() const {
+    const bool flat = first.size() == 1;
+    return {0, first[0], flat ? 0 : first[1], length[0], flat ? 1 : length[1], 0};
+}
+
 std::optional<std::vector<MappedPiece>> mappings_within(hid_t dataset, const TensorPiece& wanted,
                                                         const std::string& file, const std::string& item) {
     const h5::Properties creation(h5::check(H5Dget_create_plist(dataset), file, item));
@@ -177,8 +179,7 @@ std::optional<std::vector<MappedPiece>> mappings_within(hid_t dataset, const Ten
         if (!box) {
             return std::nullopt;
         }
-        const bool flat = box->first.size() == 1;
-        TensorPiece block{0, box->first[0], flat ? 0 : box->first[1], box->length[0], flat ? 1 : box->length[1], 0};
+        TensorPiece block = box->as_piece();
         if (common(block, wanted).rows == 0) {
             continue;
         }

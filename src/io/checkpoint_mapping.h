@@ -12,6 +12,13 @@
 
 namespace ogrom {
 
+// A selection of one or two extents that is one block without gaps, as [first, first + length) of each of `extents`.
+struct Box {
+    std::vector<i64> extents, first, length;
+    [[nodiscard]] TensorPiece as_piece() const;
+};
+std::optional<Box> box_of(hid_t space);  // nothing where the selection is another
+
 // A rectangle of a tensor (source: element of the part's dataset with which it begins) and the part that holds it,
 // row-major without gaps.
 struct MappedPiece {

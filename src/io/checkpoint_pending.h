@@ -24,8 +24,8 @@ struct SaveOptions {
     // Rank 0, before the folder is written to and again before the save gets its name: whether the folder is still
     // ours. What it throws is a fault of the save.
     std::function<void()> require_ours = {};
-    // Rank 0, on the I/O thread, once all parts are on the disk: figures beside the checkpoint. Must not throw: the
-    // state is worth more than they are.
+    // Rank 0, on the I/O thread, once all parts are on the disk: figures beside the checkpoint. What it throws is a
+    // fault of the save (Metrics::publication warns instead: the state is worth more than its figures).
     std::function<void()> before_commit = {};
     IoThread* thread = nullptr;  // the process's own where null (a forked test has none)
 };

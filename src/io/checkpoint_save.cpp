@@ -1,7 +1,7 @@
 // A save over all ranks. Comes in: header, and what each rank alone is to write. Goes out: a durable step folder, or
-// the same Error on every rank and the earlier checkpoints as they were (if only `latest` could not be replaced, the
-// new folder stands too: resume goes by folders). HDF5 on the I/O thread, MPI on the caller's. Next:
-// io/checkpoint_pending.cpp; the way back is io/checkpoint_load.cpp.
+// the same Error on every rank and the earlier checkpoints as they were
+// (that `latest` cannot be replaced is a warning: resume goes by folders). HDF5 on the I/O thread, MPI on the caller's.
+// Next: io/checkpoint_pending.cpp; the way back is io/checkpoint_load.cpp.
 #include <algorithm>
 #include <fmt/format.h>
 

@@ -1,13 +1,12 @@
 // Where the values of a dataset come from. Comes in: an open dataset of a master file. Goes out: nothing, or an Error:
 // moments have no hash of their own in the header, so what reads as one tensor is held to be one here.
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <fmt/format.h>
 
 #include "kernels/common/fault.h"
 
 #include "src/io/checkpoint_load.h"
+#include "src/io/checkpoint_mapping.h"
 #include "src/io/checkpoint_placement.h"
 
 namespace ogrom {
@@ -34,33 +33,11 @@ void check_source_file(hid_t creation, std::size_t index, const std::string& fil
 TensorPiece rectangle_of(hid_t creation, std::size_t index, const std::vector<i64>& shape, const std::string& file,
                          const std::string& item) {
     const h5::Space space(h5::check(H5Pget_virtual_vspace(creation, index), file, item));
-    const int rank = H5Sget_simple_extent_ndims(space.get());
-    std::array<hsize_t, 2> start{}, stride{1, 1}, count{1, 1}, block{1, 1};
-    const auto refuse = [&] {
-        fail(ExitCode::checkpoint,
-             fmt::format("{}: {}: mapping {} is no rectangle within the tensor", file, item, index));
-    };
-    if (rank != static_cast<int>(shape.size())) {
-        refuse();
-    }
-    if (H5Sget_select_type(space.get()) == H5S_SEL_ALL) {
-        std::copy(shape.begin(), shape.end(), count.begin());
-    } else if (H5Sget_select_type(space.get()) != H5S_SEL_HYPERSLABS || H5Sis_regular_hyperslab(space.get()) <= 0 ||
-               H5Sget_regular_hyperslab(space.get(), start.data(), stride.data(), count.data(), block.data()) < 0) {
-        refuse();
-    }
-    std::array<i64, 2> first{}, length{1, 1};
-    for (std::size_t i = 0; i < shape.size(); ++i) {
-        const hsize_t extent = static_cast<hsize_t>(shape[i]);
-        // Each factor is at most the extent, so no product leaves it.
-        if (count[i] == 0 || block[i] == 0 || (count[i] > 1 && stride[i] != block[i]) || start[i] >= extent ||
-            count[i] > extent || block[i] > extent || block[i] > (extent - start[i]) / count[i]) {
-            refuse();
-        }
-        first[i] = static_cast<i64>(start[i]);
-        length[i] = static_cast<i64>(count[i] * block[i]);
-    }
-    return {0, first[0], first[1], length[0], length[1], 0};
+    const std::optional<Box> box = box_of(space.get());
+    const bool within = box && box->extents == shape;
+    require(within, ExitCode::checkpoint,
+            fmt::format("{}: {}: mapping {} is no rectangle within the tensor", file, item, index));
+    return box->as_piece();
 }
 
 }  // namespace
