@@ -93,6 +93,19 @@ void Event::hold(Stream) const {}
 double Event::seconds_since(const Event&) const {
     cuda_not_compiled("Event");
 }
+Graph::~Graph() = default;
+Graph::Graph(Graph&&) noexcept = default;
+Graph& Graph::operator=(Graph&&) noexcept = default;
+void Graph::begin(Stream) {
+    cuda_not_compiled("Graph");
+}
+Graph Graph::end(Stream) {
+    cuda_not_compiled("Graph");
+}
+void Graph::abandon(Stream) noexcept {}
+void Graph::launch(Stream) const {
+    cuda_not_compiled("Graph");
+}
 void push_range(const char*) {}
 void pop_range() {}
 

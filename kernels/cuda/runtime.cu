@@ -134,6 +134,56 @@ double Event::seconds_since(const Event& earlier) const {
     return static_cast<double>(milliseconds) / 1000;
 }
 
+Graph::~Graph() {
+    if (graph_ != nullptr) {
+        static_cast<void>(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph_)));
+    }
+}
+
+Graph::Graph(Graph&& other) noexcept
+    : graph_(std::exchange(other.graph_, nullptr)), nodes_(std::exchange(other.nodes_, 0)) {}
+
+Graph& Graph::operator=(Graph&& other) noexcept {
+    std::swap(graph_, other.graph_);
+    std::swap(nodes_, other.nodes_);
+    return *this;
+}
+
+void Graph::begin(Stream stream) {
+    check(cudaStreamBeginCapture(native(stream), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+}
+
+Graph Graph::end(Stream stream) {
+    cudaGraph_t recorded = nullptr;
+    check(cudaStreamEndCapture(native(stream), &recorded), "cudaStreamEndCapture");
+    Graph graph;
+    std::size_t nodes = 0;
+    cudaGraphExec_t made = nullptr;
+    cudaError_t status = cudaGraphGetNodes(recorded, nullptr, &nodes);
+    if (status == cudaSuccess) {
+        status = cudaGraphInstantiate(&made, recorded, 0);
+    }
+    static_cast<void>(cudaGraphDestroy(recorded));
+    check(status, "cudaGraphInstantiate");
+    graph.graph_ = made;
+    graph.nodes_ = static_cast<i64>(nodes);
+    check(cudaGraphUpload(made, native(stream)), "cudaGraphUpload");
+    return graph;
+}
+
+void Graph::abandon(Stream stream) noexcept {
+    cudaGraph_t recorded = nullptr;
+    static_cast<void>(cudaStreamEndCapture(native(stream), &recorded));
+    if (recorded != nullptr) {
+        static_cast<void>(cudaGraphDestroy(recorded));
+    }
+    static_cast<void>(cudaGetLastError());
+}
+
+void Graph::launch(Stream stream) const {
+    check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph_), native(stream)), "cudaGraphLaunch");
+}
+
 void push_range(const char* name) {
     nvtxRangePushA(name);
 }

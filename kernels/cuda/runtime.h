@@ -57,6 +57,28 @@ private:
     void* event_ = nullptr;
 };
 
+// What was enqueued on a stream between begin and end, as one unit that is launched whole (a CUDA graph). Addresses are
+// those of the recording: memory that kernels take for themselves (scratch.h) must not move afterwards.
+class Graph {
+public:
+    Graph() = default;
+    ~Graph();  // NOLINT(performance-trivially-destructible): as above
+    Graph(Graph&& other) noexcept;
+    Graph& operator=(Graph&& other) noexcept;
+    Graph(const Graph&) = delete;
+    Graph& operator=(const Graph&) = delete;
+    // Between the two nothing runs; neither waits nor memory may be asked for.
+    static void begin(Stream stream);
+    static Graph end(Stream stream);
+    static void abandon(Stream stream) noexcept;  // instead of end, after a failure
+    void launch(Stream stream) const;
+    [[nodiscard]] i64 nodes() const { return nodes_; }
+
+private:
+    void* graph_ = nullptr;
+    i64 nodes_ = 0;
+};
+
 // Named range of the host thread in a profiler's timeline (NVTX); nothing without one.
 void push_range(const char* name);
 void pop_range();

@@ -2,6 +2,7 @@
 // Next: model/stage.cpp
 #include "src/data/batch_upload.h"
 
+#include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
 
@@ -12,6 +13,7 @@ namespace {
 
 constexpr const char* device_line = "batch";
 constexpr const char* staging_line = "batch.staging";
+constexpr const char* current_line = "batch.current";
 constexpr i64 alignment = 256;  // of each field: kernels read 16 bytes at a time
 
 // Bytes of the fields of one micro-batch: four of 4 bytes a token, the mask, the sample numbers.
@@ -44,6 +46,26 @@ private:
     i64 used_ = 0;
 };
 
+// Where the fields of a micro-batch in device memory stand when its bytes from `first` on are copied to `to`.
+class Mover {
+public:
+    Mover(const std::byte* first, const std::byte* to) : first_(first), to_(to) {}
+    template <class T>
+    void move(const T*& field, i64 count) {
+        if (field != nullptr) {
+            const i64 at = reinterpret_cast<const std::byte*>(field) - first_;
+            end_ = std::max(end_, at + count * static_cast<i64>(sizeof(T)));
+            field = reinterpret_cast<const T*>(to_ + at);
+        }
+    }
+    [[nodiscard]] i64 bytes() const { return end_; }
+
+private:
+    const std::byte* first_;
+    const std::byte* to_;
+    i64 end_ = 0;
+};
+
 }  // namespace
 
 void BatchUpload::declare(Ledger& ledger, i64 B, i64 T, i64 count, Backend backend) {
@@ -52,6 +74,7 @@ void BatchUpload::declare(Ledger& ledger, i64 B, i64 T, i64 count, Backend backe
         const std::string formula = fmt::format("{} micro-batches x (B T 17 + 8 B)", count);
         ledger.add(device_line, Tier::device, bytes, formula);
         ledger.add(staging_line, Tier::host, bytes, formula);
+        ledger.add(current_line, Tier::device, bytes_of(B, T), "the micro-batch of a recorded pass");
     }
 }
 
@@ -59,6 +82,7 @@ BatchUpload::BatchUpload(Arena& arena, Stream stream) : stream_(stream) {
     if (stream.backend == Backend::cuda) {
         device_ = arena.take<std::byte>(device_line);
         staging_ = arena.take<std::byte>(staging_line);
+        current_ = arena.take<std::byte>(current_line);
     }
 }
 
@@ -79,6 +103,23 @@ std::vector<BatchView> BatchUpload::put(std::span<const Batch> batches) {
     }
     copy_bytes(stream_, device_.data(), staging_.data(), packer.used());
     return views;
+}
+
+BatchView BatchUpload::make_current(const BatchView& batch) {
+    const auto* const first = reinterpret_cast<const std::byte*>(batch.tokens);
+    OGROM_ASSERT(first >= device_.data() && first < device_.data() + device_.size());
+    BatchView there = batch;
+    const i64 tokens = batch.B * batch.T;
+    Mover mover(first, current_.data());
+    mover.move(there.tokens, tokens);
+    mover.move(there.targets, tokens);
+    mover.move(there.positions, tokens);
+    mover.move(there.segments, tokens);
+    mover.move(there.loss_mask, tokens);
+    mover.move(there.sample, batch.B);
+    OGROM_ASSERT(mover.bytes() <= static_cast<i64>(current_.size()));
+    copy_bytes(stream_, current_.data(), first, mover.bytes());
+    return there;
 }
 
 }  // namespace ogrom

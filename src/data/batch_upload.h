@@ -13,7 +13,8 @@ namespace ogrom {
 
 class BatchUpload {
 public:
-    // Lines "batch" and "batch.staging" for `count` micro-batches of at most B samples of T; on a GPU alone.
+    // Lines "batch" and "batch.staging" for `count` micro-batches of at most B samples of T, and "batch.current" for
+    // one; on a GPU alone.
     static void declare(Ledger& ledger, i64 B, i64 T, i64 count, Backend backend);
     BatchUpload(Arena& arena, Stream stream);
 
@@ -21,9 +22,13 @@ public:
     // last call: its staging is written anew.
     std::vector<BatchView> put(std::span<const Batch> batches);
 
+    // Of a GPU, where a pass is recorded once for all micro-batches: enqueues the copy of one that put() has returned
+    // to a place of its own. `batch` as seen there; of equal extents and fields it is the same each time.
+    BatchView make_current(const BatchView& batch);
+
 private:
     Stream stream_;
-    std::span<std::byte> device_, staging_;
+    std::span<std::byte> device_, staging_, current_;
 };
 
 }  // namespace ogrom

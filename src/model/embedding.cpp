@@ -11,7 +11,7 @@
 namespace ogrom {
 
 ops::DropoutSpec dropout_at(const Pass& pass, double p, i64 layer, Site site) {
-    return {p, pass.seed, static_cast<u32>(layer * 4) + static_cast<u32>(site), pass.step};
+    return {p, pass.seed, static_cast<u32>(layer * 4) + static_cast<u32>(site), pass.step, pass.step_at};
 }
 
 namespace {

@@ -52,7 +52,7 @@ struct Chunk {
 // Loss of a chunk whose columns all stand here; in_place: logits become their gradient.
 template <class T>
 void whole_loss(Stream stream, const Head<T>& head, T* logits, const BatchView& batch, Chunk chunk, double scale,
-                ops::Gradient gradient, double* loss_sum) {
+                ops::Gradient gradient, double* loss_sum, const Pass& pass) {
     ops::cross_entropy<T>(stream, {.logits = logits,
                                    .targets = batch.targets + chunk.first,
                                    .mask = batch.loss_mask + chunk.first,
@@ -62,13 +62,15 @@ void whole_loss(Stream stream, const Head<T>& head, T* logits, const BatchView& 
                                    .ld = head.padded_columns,
                                    .scale = scale,
                                    .gradient = gradient,
-                                   .loss_sum = loss_sum});
+                                   .loss_sum = loss_sum,
+                                   .scale_at = pass.loss_scale_at});
 }
 
 // The same over tensor ranks that hold some columns each.
 template <class T>
 void shared_loss(Stream stream, const Head<T>& head, const HeadWorkspace<T>& own, const BatchView& batch, Chunk chunk,
-                 double scale, ops::Gradient gradient, double* loss_sum, const TensorGroup& group) {
+                 double scale, ops::Gradient gradient, double* loss_sum, const Pass& pass) {
+    const TensorGroup& group = pass.tensor;
     const ops::CrossEntropyPart<T> part{.logits = own.logits,
                                         .targets = batch.targets + chunk.first,
                                         .mask = batch.loss_mask + chunk.first,
@@ -82,7 +84,8 @@ void shared_loss(Stream stream, const Head<T>& head, const HeadWorkspace<T>& own
                                         .gradient = gradient,
                                         .max = own.max,
                                         .sums = own.sums,
-                                        .loss_sum = loss_sum};
+                                        .loss_sum = loss_sum,
+                                        .scale_at = pass.loss_scale_at};
     // max_r = max_v z_rv
     ops::cross_entropy_max<T>(stream, part);
     max_over(group, own.max, chunk.rows);
@@ -96,12 +99,12 @@ void shared_loss(Stream stream, const Head<T>& head, const HeadWorkspace<T>& own
 // z = n w^T of a chunk and its loss.
 template <class T>
 void chunk_loss(Stream stream, const Head<T>& head, const T* norm, const HeadWorkspace<T>& own, const BatchView& batch,
-                Chunk chunk, double scale, ops::Gradient gradient, double* loss_sum, const TensorGroup& group) {
+                Chunk chunk, double scale, ops::Gradient gradient, double* loss_sum, const Pass& pass) {
     head_logits(stream, head, own.logits, norm + chunk.first * head.C, chunk.rows);
-    if (group.size == 1) {
-        whole_loss(stream, head, own.logits, batch, chunk, scale, gradient, loss_sum);
+    if (pass.tensor.size == 1) {
+        whole_loss(stream, head, own.logits, batch, chunk, scale, gradient, loss_sum, pass);
     } else {
-        shared_loss(stream, head, own, batch, chunk, scale, gradient, loss_sum, group);
+        shared_loss(stream, head, own, batch, chunk, scale, gradient, loss_sum, pass);
     }
 }
 
@@ -150,7 +153,7 @@ void head_evaluate(Stream stream, const Head<T>& head, double* loss_sum, const T
     const T* const norm = normed(stream, head, x, own, workspace, pass);
     for (i64 first = 0; first < pass.all_rows(); first += head.logits_rows) {
         const Chunk chunk{first, std::min(head.logits_rows, pass.all_rows() - first)};
-        chunk_loss(stream, head, norm, own, batch, chunk, 0, ops::Gradient::none, loss_sum, pass.tensor);
+        chunk_loss(stream, head, norm, own, batch, chunk, 0, ops::Gradient::none, loss_sum, pass);
         pass.move_on();
     }
 }
@@ -167,7 +170,7 @@ void head_backward(Stream stream, const Head<T>& head, double* loss_sum, T* d, c
     T* const d_norm = split ? workspace.narrow : d;
     for (i64 first = 0; first < pass.all_rows(); first += head.logits_rows) {
         const Chunk chunk{first, std::min(head.logits_rows, pass.all_rows() - first)};
-        chunk_loss(stream, head, norm, own, batch, chunk, loss_scale, ops::Gradient::in_place, loss_sum, pass.tensor);
+        chunk_loss(stream, head, norm, own, batch, chunk, loss_scale, ops::Gradient::in_place, loss_sum, pass);
         pass.move_on();
         chunk_products(stream, head, d_norm + first * head.C, own.logits, norm + first * head.C, chunk.rows);
         pass.move_on();

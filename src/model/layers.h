@@ -28,6 +28,10 @@ struct Pass {
     double dropout_embedding = 0, dropout_attention = 0, dropout_residual = 0;
     u64 seed = 0;
     u32 step = 0;
+    // Where the kernels run, or null: they override `step` and the loss scale, so that a recorded pass does for all
+    // steps.
+    const u32* step_at = nullptr;
+    const double* loss_scale_at = nullptr;
     // Of the product before gelu with it: never where backward makes gelu's rows again from their kept input, and where
     // the bits must not depend on whether it does.
     ops::Fusion gelu = ops::Fusion::allowed;

@@ -108,6 +108,8 @@ Pass Stage<T>::Impl::pass_of(const BatchView& batch, const StepInfo& info) const
     pass.sample = batch.sample;
     pass.seed = info.seed;
     pass.step = static_cast<u32>(info.step);
+    pass.step_at = info.step_at;
+    pass.loss_scale_at = info.loss_scale_at;
     const bool again = shape.recompute == Recompute::selective || shape.reduce_order == ReduceOrder::fixed;
     pass.gelu = again ? ops::Fusion::never : ops::Fusion::allowed;
     pass.tensor = group;

@@ -66,8 +66,10 @@ public:
         double loss_scale = 1;  // 1 / unmasked targets of the global batch
         u64 seed = 0;           // dropout
         i64 step = 0;
-        bool training = true;        // false: no dropout
-        double* loss_sum = nullptr;  // where the kernels run; the head adds the micro-batch's losses to it
+        bool training = true;                   // false: no dropout
+        double* loss_sum = nullptr;             // where the kernels run; the head adds the micro-batch's losses to it
+        const double* loss_scale_at = nullptr;  // where the kernels run: overrides loss_scale
+        const u32* step_at = nullptr;           // the same of step
     };
     // Forward of one micro-batch through a chunk. The embedding's chunk makes its own input, another reads
     // activation_in(chunk, slot).

@@ -32,6 +32,7 @@ public:
     // for the step (direct). reduce() issues them then.
     [[nodiscard]] bool complete(i64 at) const;
     void reduce(i64 at, const UnitUse& use);
+    [[nodiscard]] bool staged() const { return options_.way == GradientWay::staged; }
     void poll() { calls_.poll(); }
     void drain() { calls_.drain(); }
     void finish();

@@ -21,6 +21,8 @@ public:
     void begin(std::span<const UnitUse> uses);
     // What use `at` of `uses` reads; null where it reads nothing. Issues the gathers that are due.
     std::array<const T*, 2> acquire(i64 at, const UnitUse& use);
+    // All weights of this rank are here, at the same place at all times.
+    [[nodiscard]] bool full() const { return options_.zero < 3; }
     void poll() { calls_.poll(); }
     void drain() { calls_.drain(); }
     [[nodiscard]] double waited_s() const { return calls_.waited_s(); }

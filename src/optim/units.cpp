@@ -181,6 +181,30 @@ void ParameterUnits<T>::progress() {
 }
 
 template <class T>
+bool ParameterUnits<T>::plain(i64 count) const {
+    const Impl& u = *impl_;
+    OGROM_ASSERT(!u.in_use && u.at + static_cast<std::size_t>(count) <= u.uses.size());
+    if (u.hook || !u.weights.full() || u.gradients.staged()) {
+        return false;
+    }
+    for (std::size_t at = u.at; !u.late && at < u.at + static_cast<std::size_t>(count); ++at) {
+        if (writes_gradients(u.uses[at].use) && u.gradients.complete(static_cast<i64>(at))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+template <class T>
+void ParameterUnits<T>::pass_over(i64 count) {
+    for (i64 n = 0; n < count; ++n) {
+        const UnitUse use = impl_->uses[impl_->at];
+        acquire(use.unit, use.use);
+        release(use.unit, use.use);
+    }
+}
+
+template <class T>
 void ParameterUnits<T>::finish() {
     Impl& u = *impl_;
     OGROM_ASSERT(!u.in_use && u.at == u.uses.size());

@@ -46,6 +46,11 @@ public:
     UnitPointers<T> acquire(i64 unit, Use use) override;  // must be the next of `uses`
     void release(i64 unit, Use use) override;
     void progress() override;
+    // True where the next `count` uses only hand out pointers: nothing is gathered, reduced or looked at between them,
+    // so that what the stage enqueues meanwhile can be recorded and launched whole.
+    [[nodiscard]] bool plain(i64 count) const;
+    // Acquires and releases them without the work between, which was launched whole.
+    void pass_over(i64 count);
     // After the last use: everything is reduced on return, over replicas too (ZeRO 0: the full gradient on every rank;
     // else what this rank owns). No gradient was written: waits for what is under way.
     void finish();

@@ -158,7 +158,7 @@ void Trace::clear() {
 
 TraceScope::TraceScope(Trace* trace, std::string_view name, SpanCategory category, i64 micro_batch, i64 chunk,
                        i64 layer)
-    : trace_(trace), name_(name) {
+    : range_(name), trace_(trace), name_(name) {
     if (trace_ != nullptr) {
         span_.category = category;
         span_.micro_batch = micro_batch;

@@ -10,6 +10,7 @@
 
 #include "kernels/common/extents.h"
 
+#include "src/device/profile.h"
 #include "src/pipeline/actions.h"
 
 namespace ogrom {
@@ -49,7 +50,7 @@ private:
     i64 dropped_ = 0;
 };
 
-// Records one span from construction to destruction; `trace` may be null.
+// Records one span from construction to destruction; `trace` may be null. A profiler sees it in any case.
 class TraceScope {
 public:
     TraceScope(Trace* trace, std::string_view name, SpanCategory category, i64 micro_batch = -1, i64 chunk = -1,
@@ -59,6 +60,7 @@ public:
     TraceScope& operator=(const TraceScope&) = delete;
 
 private:
+    ProfileRange range_;
     Trace* trace_;
     std::string_view name_;  // must outlive the scope
     TraceSpan span_;

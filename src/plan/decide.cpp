@@ -126,6 +126,20 @@ std::string saves_text(const RunConfig& run, const Decisions& d) {
                        limit > 0 ? fmt::format(", at most {} MB/s per rank", limit) : std::string());
 }
 
+// Where something travels between ranks within a pass it cannot be launched whole: that is done by the host.
+std::string within_passes(const RunConfig& run, const Decisions& d) {
+    if (!run.run.graphs) {
+        return "run.graphs = false";
+    }
+    if (d.shape.tensor.size > 1) {
+        return "tensor ranks exchange within them";
+    }
+    if (d.step.zero == 3) {
+        return "weights are gathered within them";
+    }
+    return d.step.way == GradientWay::staged ? "gradients are reduced within them" : "";
+}
+
 void add_reasons(const RunConfig& run, const MeshShape& mesh, Decisions& d) {
     const i64 rows = run.train.micro_batch * run.train.sequence;
     const i64 threads = d.shape.extents.threads;
@@ -191,7 +205,12 @@ Decisions decide(const RunConfig& run, const MeshShape& mesh, const MeshPlace& p
     d.has_moment1 = adamw || run.optimizer.momentum > 0;
     d.has_moment2 = adamw;
     d.background_saves = run.checkpoint.async && run.checkpoint.interval_steps > 0;
+    const std::string travels = within_passes(run, d);
+    d.records_passes = backend == Backend::cuda && travels.empty();
     add_reasons(run, mesh, d);
+    if (backend == Backend::cuda && !travels.empty()) {
+        d.reasons.push_back(fmt::format("passes are launched kernel by kernel: {}", travels));
+    }
     return d;
 }
 

@@ -24,6 +24,7 @@ struct Decisions {
     i64 evaluation_batch = 1;  // micro-batches of one forward-only schedule
     bool has_moment1 = true, has_moment2 = true;
     bool background_saves = false;     // saves at an interval are written from a copy while training goes on
+    bool records_passes = false;       // a GPU launches passes whole that were recorded once (train/pass_graphs)
     Backend backend = Backend::cpu;    // where the kernels run
     std::vector<std::string> reasons;  // what was chosen and why: the plan printed at start
 };

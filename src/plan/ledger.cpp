@@ -7,6 +7,7 @@
 #include "src/data/batch_upload.h"
 #include "src/device/buffer.h"
 #include "src/optim/join.h"
+#include "src/optim/pass_scalars.h"
 #include "src/optim/step_sums.h"
 #include "src/optim/units.h"
 #include "src/optim/update.h"
@@ -51,6 +52,7 @@ Ledger compose(const RunConfig& run, const Decisions& d) {
     ParameterUnits<T>::declare(ledger, layout, d.step, d.place);
     GradientJoin<T>::declare(ledger, layout, ownership, d.step, d.place);
     WeightUpdate<T>::declare(ledger, d.backend);
+    PassScalars::declare(ledger, d.backend);
     StepSums::declare(ledger, batches_at_once(d), d.backend);
     BatchUpload::declare(ledger, run.train.micro_batch, run.train.sequence, batches_at_once(d), d.backend);
     HostWindow::declare(ledger, d.backend);

@@ -130,6 +130,7 @@ Engine<T>::Engine(const RunConfig& run_, const Decisions& decisions_, const Ledg
       groups(groups_of(mesh, stream)),
       state(take_state<T>(decisions, layout, ownership, arena)),
       sums(arena, stream),
+      scalars(arena, stream),
       batches(arena, stream),
       units(layout, ownership, decisions.step, groups, arena, state),
       join(layout, ownership, decisions.step, groups, arena, state),

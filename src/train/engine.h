@@ -15,6 +15,7 @@
 #include "src/io/snapshot.h"
 #include "src/optim/join.h"
 #include "src/optim/loss_scaling.h"
+#include "src/optim/pass_scalars.h"
 #include "src/optim/step_sums.h"
 #include "src/optim/units.h"
 #include "src/optim/update.h"
@@ -22,6 +23,9 @@
 #include "src/plan/decide.h"
 
 namespace ogrom {
+
+template <class T>
+class PassGraphs;
 
 template <class T>
 class Engine {
@@ -72,13 +76,15 @@ public:
     const StepGroups groups;
     StepState<T> state;
     StepSums sums;
+    PassScalars scalars;
     BatchUpload batches;
     ParameterUnits<T> units;
     GradientJoin<T> join;
     WeightUpdate<T> update;
     Stage<T> stage;
     Snapshot<T> snapshot;
-    Trace* trace = nullptr;  // spans of the passes are recorded where it is set
+    PassGraphs<T>* graphs = nullptr;  // recorded passes (train/pass_graphs), where there are some
+    Trace* trace = nullptr;           // spans of the passes are recorded where it is set
 
     LossScaling scaling;        // of fp16: the factor on the gradients of the passes
     i64 step = 0;               // steps done: data and learning rate go by it

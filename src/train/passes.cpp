@@ -3,6 +3,7 @@
 // Next: data/batch_upload.cpp, then pipeline/execute.cpp, which calls train/work.cpp
 #include "src/train/passes.h"
 
+#include "src/train/pass_graphs.h"
 #include "src/train/work.h"
 
 namespace ogrom {
@@ -13,6 +14,9 @@ PassesEnd run_passes(Engine<T>& engine, std::span<const Batch> batches, const ty
     const std::vector<BatchView> views = engine.batches.put(batches);
     ModelWork<T> work(engine, views, info, Passes::training);
     engine.sums.clear();
+    if (engine.graphs != nullptr) {
+        engine.graphs->begin_step(engine, info);
+    }
     engine.units.begin_step(engine.uses);
     for (std::size_t pass = 0; pass < engine.passes.size(); ++pass) {
         const bool last = pass + 1 == engine.passes.size();

@@ -48,6 +48,7 @@ Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& 
                                                         found_ ? products_within(found_->provenance_json) : "");
         texts_.provenance_json = with_products(texts_.provenance_json, products.text);
         place_.decisions.reasons.push_back(products.summary);
+        record_passes();
         session_.world().barrier("devices warm").wait();
         add_gpu_lines(place_.ledger, device_, transport_.ranks_per_gpu, engine_->arena.device_bytes());
         announce_plan(told, *sampler_, valid_.get());

@@ -16,6 +16,7 @@
 #include "src/io/replay_trace.h"
 #include "src/train/console.h"
 #include "src/train/initial.h"
+#include "src/train/pass_graphs.h"
 #include "src/train/replay.h"
 #include "src/train/run_folder.h"
 #include "src/train/saver.h"
@@ -59,6 +60,7 @@ private:
     void open();
     void find_checkpoint();  // or the weights to begin with; and whether they fit, before the plan is printed
     void resume();
+    void record_passes();
     void start();
     [[nodiscard]] Wish wish() const;
     [[nodiscard]] bool out_of_time(double needed_s) const;
@@ -91,6 +93,7 @@ private:
     std::optional<ReplayRecord> recorded_;   // of Purpose::verify
     Workplace place_;
     std::unique_ptr<Engine<T>> engine_;
+    PassGraphs<T> graphs_;
     std::unique_ptr<Metrics> metrics_;  // rank 0
     std::unique_ptr<Console> console_;  // rank 0
     std::unique_ptr<TraceFile> trace_;

@@ -37,6 +37,17 @@ void Trainer<T>::open() {
 }
 
 template <class T>
+void Trainer<T>::record_passes() {
+    if (place_.decisions.records_passes) {
+        graphs_.record(*engine_);
+        engine_->graphs = &graphs_;
+        place_.decisions.reasons.push_back(
+            fmt::format("{} passes recorded, {} kernels, copies and fills together: each is launched whole",
+                        graphs_.count(), graphs_.nodes()));
+    }
+}
+
+template <class T>
 void Trainer<T>::find_checkpoint() {
     session_.set_phase(Phase::load, 0);
     const std::string checkpoint = choose_checkpoint(session_.world(), run_, options_.resume);
@@ -93,6 +104,7 @@ void Trainer<T>::start() {
 
 #define OGROM_INSTANTIATE(T)                     \
     template void Trainer<T>::open();            \
+    template void Trainer<T>::record_passes();   \
     template void Trainer<T>::find_checkpoint(); \
     template void Trainer<T>::resume();          \
     template void Trainer<T>::start()

@@ -4,6 +4,30 @@
 #include "src/train/work.h"
 
 namespace ogrom {
+namespace {
+
+// Forward and loss as an evaluation makes them.
+template <class T>
+void evaluate_once(Engine<T>& engine, const BatchView& batch, const std::vector<Action>& actions) {
+    std::vector<Action> forward;
+    for (const Action& action : actions) {
+        if (action.kind == ActionKind::forward) {
+            forward.push_back(action);
+        }
+    }
+    typename Stage<T>::StepInfo info;
+    info.training = false;
+    engine.units.begin_step(uses_of(engine.layout, forward, Passes::evaluation));
+    for (const Action& action : forward) {
+        engine.stage.forward(engine.stream, batch, action.chunk, 0, info);
+        if (engine.decisions.shape.spans[static_cast<std::size_t>(action.chunk)].heads) {
+            engine.stage.evaluate(engine.stream, batch, action.chunk, 0, engine.sums.loss(0));
+        }
+    }
+    engine.units.finish();
+}
+
+}  // namespace
 
 template <class T>
 void warm_up(Engine<T>& engine) {
@@ -35,6 +59,7 @@ void warm_up(Engine<T>& engine) {
         }
     }
     engine.units.finish();
+    evaluate_once(engine, views[0], actions);
     add_squares(engine.stream, engine.state, engine.layout, engine.ownership, engine.decisions.place,
                 engine.sums.squares());
     engine.sums.read();

@@ -3,6 +3,8 @@
 // Next: model/stage.cpp
 #include "src/train/work.h"
 
+#include "src/train/pass_graphs.h"
+
 namespace ogrom {
 
 template <class T>
@@ -24,30 +26,55 @@ typename Stage<T>::StepInfo ModelWork<T>::info_of(const Action& action) const {
 }
 
 template <class T>
-void ModelWork<T>::forward(const Action& action) {
+void ModelWork<T>::enqueue(const Action& action, const typename Stage<T>::StepInfo& info) {
     const BatchView& batch = batch_of(action);
-    engine_.stage.forward(engine_.stream, batch, action.chunk, action.slot, info_);
+    Stage<T>& stage = engine_.stage;
+    switch (action.kind) {
+        case ActionKind::forward:
+            return stage.forward(engine_.stream, batch, action.chunk, action.slot, info);
+        case ActionKind::backward:
+            return stage.backward(engine_.stream, batch, action.chunk, action.slot, action.buffer, info);
+        case ActionKind::backward_input:
+            return stage.backward_input(engine_.stream, batch, action.chunk, action.slot, action.buffer,
+                                        action.weight_slot, info);
+        case ActionKind::backward_weight:
+            return stage.backward_weight(engine_.stream, batch, action.chunk, action.slot, action.weight_slot, info);
+        default:
+            OGROM_ASSERT(is_compute(action.kind));
+    }
+}
+
+template <class T>
+void ModelWork<T>::run(const Action& action) {
+    const bool recorded = passes_ == Passes::training && engine_.graphs != nullptr;
+    if (!recorded || !engine_.graphs->launch(engine_, action, batch_of(action))) {
+        enqueue(action, info_of(action));
+    }
+}
+
+template <class T>
+void ModelWork<T>::forward(const Action& action) {
+    run(action);
     const StageSpan& span = engine_.decisions.shape.spans[static_cast<std::size_t>(action.chunk)];
     if (passes_ == Passes::evaluation && span.heads) {
-        engine_.stage.evaluate(engine_.stream, batch, action.chunk, action.slot, engine_.sums.loss(action.micro_batch));
+        engine_.stage.evaluate(engine_.stream, batch_of(action), action.chunk, action.slot,
+                               engine_.sums.loss(action.micro_batch));
     }
 }
 
 template <class T>
 void ModelWork<T>::backward(const Action& action) {
-    engine_.stage.backward(engine_.stream, batch_of(action), action.chunk, action.slot, action.buffer, info_of(action));
+    run(action);
 }
 
 template <class T>
 void ModelWork<T>::backward_input(const Action& action) {
-    engine_.stage.backward_input(engine_.stream, batch_of(action), action.chunk, action.slot, action.buffer,
-                                 action.weight_slot, info_of(action));
+    run(action);
 }
 
 template <class T>
 void ModelWork<T>::backward_weight(const Action& action) {
-    engine_.stage.backward_weight(engine_.stream, batch_of(action), action.chunk, action.slot, action.weight_slot,
-                                  info_);
+    run(action);
 }
 
 template <class T>

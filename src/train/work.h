@@ -24,11 +24,14 @@ public:
     Boundary activation_out(const Action& action) override;
     Boundary gradient(const Action& action) override;
     void hand_over(const Boundary& from, const Boundary& to) override;
+    // The kernels of a compute action of training on its micro-batch, one after another.
+    void enqueue(const Action& action, const typename Stage<T>::StepInfo& info);
 
 private:
     [[nodiscard]] const BatchView& batch_of(const Action& action) const;
     [[nodiscard]] typename Stage<T>::StepInfo info_of(const Action& action) const;
     [[nodiscard]] Boundary boundary(T* data) const;
+    void run(const Action& action);  // recorded, or kernel by kernel
     Engine<T>& engine_;
     std::span<const BatchView> batches_;
     typename Stage<T>::StepInfo info_;

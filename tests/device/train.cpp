@@ -9,6 +9,7 @@
 #include "kernels/cuda/device.h"
 
 #include "src/train/initial.h"
+#include "src/train/pass_graphs.h"
 #include "src/train/resume.h"
 #include "src/train/warm_up.h"
 
@@ -32,6 +33,10 @@ public:
             std::make_unique<Engine<T>>(run_, decisions, make_ledger(run_, decisions), mesh_, device_, queues_.compute);
         if (device_.is_gpu()) {
             warm_up(*engine);
+        }
+        if (decisions.records_passes) {
+            graphs.record(*engine);
+            engine->graphs = &graphs;
         }
     }
     // Losses and norms of steps [engine->step, last).
@@ -67,6 +72,7 @@ public:
         engine->scaling.load(header.extra);
     }
     std::unique_ptr<Engine<T>> engine;
+    PassGraphs<T> graphs;
 
 private:
     Device device_;
@@ -115,6 +121,25 @@ TEST_F(DeviceTraining, EveryWayOfTheGradientsFollowsTheCpu) {
         const RunConfig run = run_of(way);
         Place<double> cpu(run, "cpu"), gpu(run, "cuda");
         expect_near(gpu.train(5), cpu.train(5), fp64_bound);
+    }
+}
+
+// Masks, and so the factor on the gradients, change from step to step; dropout by step and sample.
+TEST_F(DeviceTraining, RecordedPassesHaveTheBitsOfSingleKernels) {
+    for (const std::vector<std::string>& more :
+         {std::vector<std::string>{"train.recompute=none"}, {"train.recompute=full"}, {"model.tied=false"}}) {
+        SCOPED_TRACE(more.front());
+        std::vector<std::string> overrides = {"numerics.compute=fp32", "numerics.deterministic=false",
+                                              "model.dropout_embedding=0.1", "model.dropout_attention=0.1",
+                                              "model.dropout_residual=0.1"};
+        overrides.insert(overrides.end(), more.begin(), more.end());
+        Place<float> recorded(run_of(overrides), "cuda");
+        overrides.emplace_back("run.graphs=false");
+        Place<float> single(run_of(overrides), "cuda");
+        EXPECT_EQ(recorded.train(8), single.train(8));
+        EXPECT_EQ(recorded.engine->model_hash(), single.engine->model_hash());
+        EXPECT_EQ(recorded.graphs.launched(), 8 * 2 * recorded.engine->decisions.micro_batches);
+        EXPECT_EQ(single.graphs.launched(), 0);
     }
 }
 

@@ -1,0 +1,27 @@
+#include "src/device/recorded.h"
+
+#include "kernels/common/error.h"
+#include "kernels/cuda/scratch.h"
+
+namespace ogrom {
+
+RecordedWork RecordedWork::record(Stream stream, const std::function<void()>& enqueue) {
+    RecordedWork recorded;
+    recorded.scratch_ = cuda::scratch_bytes();
+    cuda::Graph::begin(stream);
+    try {
+        enqueue();
+    } catch (...) {
+        cuda::Graph::abandon(stream);
+        throw;
+    }
+    recorded.graph_ = cuda::Graph::end(stream);
+    OGROM_ASSERT(recorded.stands());
+    return recorded;
+}
+
+bool RecordedWork::stands() const {
+    return scratch_ == cuda::scratch_bytes();
+}
+
+}  // namespace ogrom
