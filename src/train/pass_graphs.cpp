@@ -26,6 +26,11 @@ std::vector<Action> distinct_passes(const StageSchedule& schedule) {
     return passes;
 }
 
+// Of equal extents and fields: the copy of one stands where the copy of the other stood.
+bool alike(const BatchView& a, const BatchView& b) {
+    return a.B == b.B && a.T == b.T && (a.segments == nullptr) == (b.segments == nullptr);
+}
+
 // What other stages would have sent.
 template <class T>
 void clear_inputs(Engine<T>& engine, const std::vector<Action>& passes) {
@@ -42,7 +47,7 @@ void clear_inputs(Engine<T>& engine, const std::vector<Action>& passes) {
 }  // namespace
 
 template <class T>
-void PassGraphs<T>::record(Engine<T>& engine) {
+void PassGraphs<T>::record(Engine<T>& engine, const Batch& like) {
     passes_.clear();
     const std::vector<Action> passes = distinct_passes(engine.decisions.actions);
     // Run, recorded, and told once more: so that no use is the last of its unit, and nothing is reduced within.
@@ -50,14 +55,12 @@ void PassGraphs<T>::record(Engine<T>& engine) {
     std::vector<UnitUse> uses = once;
     uses.insert(uses.end(), once.begin(), once.end());
     uses.insert(uses.end(), once.begin(), once.end());
-    const TrainConfig& train = engine.run.train;
-    const std::vector<Batch> batches = {make_batch(train.micro_batch, train.sequence)};
-    const BatchView batch = engine.batches.make_current(engine.batches.put(batches).front());
-    const typename Stage<T>::StepInfo info{.seed = train.seed,
+    batch_ = engine.batches.make_current(engine.batches.put({&like, 1}).front());
+    const typename Stage<T>::StepInfo info{.seed = engine.run.train.seed,
                                            .loss_sum = engine.scalars.loss_at(),
                                            .loss_scale_at = engine.scalars.loss_scale_at(),
                                            .step_at = engine.scalars.step_at()};
-    const std::vector<BatchView> views = {batch};
+    const std::vector<BatchView> views = {batch_};
     ModelWork<T> work(engine, views, info, Passes::training);
     engine.scalars.set(0, 0);
     clear_inputs(engine, passes);
@@ -68,8 +71,6 @@ void PassGraphs<T>::record(Engine<T>& engine) {
     for (const Action& action : passes) {
         Recorded recorded;
         recorded.action = action;
-        recorded.B = batch.B;
-        recorded.T_ = batch.T;
         recorded.uses = static_cast<i64>(uses_of(engine.layout, std::array{action}, Passes::training).size());
         recorded.makes_loss = action.kind != ActionKind::forward && action.kind != ActionKind::backward_weight &&
                               engine.decisions.shape.spans[static_cast<std::size_t>(action.chunk)].heads;
@@ -91,8 +92,7 @@ template <class T>
 bool PassGraphs<T>::launch(Engine<T>& engine, const Action& action, const BatchView& batch) {
     const auto found = std::find_if(passes_.begin(), passes_.end(),
                                     [&](const Recorded& pass) { return same_pass(pass.action, action); });
-    if (found == passes_.end() || found->B != batch.B || found->T_ != batch.T || batch.segments != nullptr ||
-        !found->work.stands() || !engine.units.plain(found->uses)) {
+    if (found == passes_.end() || !alike(batch, batch_) || !found->work.stands() || !engine.units.plain(found->uses)) {
         return false;
     }
     engine.batches.make_current(batch);

@@ -13,8 +13,9 @@ template <class T>
 class PassGraphs {
 public:
     // Records the compute actions of the engine's step: after warm_up, once the algorithms of the products are chosen.
-    // Nothing is run. Leaves no step begun; weights and gradients are what they were but for gradients cleared.
-    void record(Engine<T>& engine);
+    // Micro-batches of the extents and fields of `like` (its values are of no account) are then launched so; each pass
+    // is run once on it before. Leaves no step begun; weights and moments are what they were.
+    void record(Engine<T>& engine, const Batch& like);
     // Enqueues what the recorded passes of a step read. The host must have waited for the stream since the last step.
     void begin_step(Engine<T>& engine, const typename Stage<T>::StepInfo& info) const;
     // The pass of `action` on `batch`, where it is recorded and may be launched now. False: it is to be run.
@@ -26,12 +27,12 @@ public:
 private:
     struct Recorded {
         Action action;  // of any micro-batch
-        i64 B = 0, T_ = 0;
-        i64 uses = 0;  // of units within it
+        i64 uses = 0;   // of units within it
         bool makes_loss = false;
         RecordedWork work;
     };
     std::vector<Recorded> passes_;
+    BatchView batch_;  // what they read
     i64 launched_ = 0;
 };
 

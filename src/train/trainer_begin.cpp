@@ -39,7 +39,7 @@ void Trainer<T>::open() {
 template <class T>
 void Trainer<T>::record_passes() {
     if (place_.decisions.records_passes) {
-        graphs_.record(*engine_);
+        graphs_.record(*engine_, make_batch(run_.train.micro_batch, run_.train.sequence));
         engine_->graphs = &graphs_;
         place_.decisions.reasons.push_back(
             fmt::format("{} passes recorded, {} kernels, copies and fills together: each is launched whole",

@@ -35,7 +35,7 @@ public:
             warm_up(*engine);
         }
         if (decisions.records_passes) {
-            graphs.record(*engine);
+            graphs.record(*engine, make_batches(run_, 0, 0).front());
             engine->graphs = &graphs;
         }
     }

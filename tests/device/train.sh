@@ -117,9 +117,10 @@ same_saves() {
             { cat part.log; echo "$1 and $2 differ at $step"; exit 1; }
     done
 }
-saves=(--set precision.weights=bf16 --set checkpoint.interval_steps=5 --set checkpoint.keep_last=9)
-part 0 waited "${saves[@]}"
-part 0 behind "${saves[@]}" --set checkpoint.async=true
+saves=(--set precision.weights=bf16 --set checkpoint.keep_last=9)
+every=(--set checkpoint.interval_steps=5)
+part 0 waited "${saves[@]}" "${every[@]}"
+part 0 behind "${saves[@]}" "${every[@]}" --set checkpoint.async=true
 same_saves waited behind
 grep -m1 -o 'saved .*steps held up.*' behind/log.txt
 # Two ranks that share the GPU, their copies compared at each save.
@@ -130,7 +131,7 @@ if command -v mpirun > /dev/null; then
         shift
         mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2 "$ogrom" train gpt.toml "${small[@]}" \
             --set "run.output=$output" --set run.share_gpu=true --set "comm.backend=${BACKEND:-mpi}" \
-            --set checkpoint.interval_steps=5 "$@" > "$output.log" 2>&1 || { cat "$output.log"; exit 1; }
+            "${every[@]}" "$@" > "$output.log" 2>&1 || { cat "$output.log"; exit 1; }
     }
     two half-zero0 "${moving[@]}" --set parallel.zero=0
     two half-zero2 "${moving[@]}" --set parallel.zero=2
