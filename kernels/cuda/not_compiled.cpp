@@ -23,6 +23,9 @@ void* scratch(Stream, i64) {
     cuda_not_compiled("scratch");
 }
 void release_scratch(Stream) {}
+const void* scratch_start(Stream) {
+    return nullptr;
+}
 i64 scratch_bytes() {
     return 0;
 }
@@ -182,6 +185,12 @@ template <class T>
 void last_nonfinite(Stream, u64*, const T*, i64, u64) {
     cuda_not_compiled("last_nonfinite");
 }
+template <class T>
+u64 weight_hash(Stream, std::span<const ops::HashRun<T>>) {
+    cuda_not_compiled("weight_hash");
+}
+template u64 weight_hash(Stream, std::span<const ops::HashRun<float>>);
+template u64 weight_hash(Stream, std::span<const ops::HashRun<double>>);
 template void last_nonfinite(Stream, u64*, const float*, i64, u64);
 template void last_nonfinite(Stream, u64*, const double*, i64, u64);
 

@@ -19,6 +19,7 @@
 #include "kernels/ops/optimizer.h"
 #include "kernels/ops/residual.h"
 #include "kernels/ops/residual_norm.h"
+#include "kernels/ops/weight_hash.h"
 
 namespace ogrom::cuda {
 
@@ -67,6 +68,9 @@ template <class T>
 bool all_finite(Stream stream, const T* x, i64 n);
 template <class T>
 void last_nonfinite(Stream stream, u64* key, const T* x, i64 n, u64 base);
+
+template <class T>
+u64 weight_hash(Stream stream, std::span<const ops::HashRun<T>> runs);
 
 template <class T>
 void adamw(Stream stream, const ops::AdamW<T>& op);

@@ -67,6 +67,12 @@ void release_scratch(Stream stream) {
     }
 }
 
+const void* scratch_start(Stream stream) {
+    const std::lock_guard<std::mutex> lock(ranges().changing);
+    const auto found = ranges().of_stream.find(key_of(stream));
+    return found == ranges().of_stream.end() ? nullptr : found->second.start;
+}
+
 i64 scratch_bytes() {
     const std::lock_guard<std::mutex> lock(ranges().changing);
     i64 bytes = 0;

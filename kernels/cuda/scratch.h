@@ -13,6 +13,9 @@ void* scratch(Stream stream, i64 bytes);
 // Gives the range of a stream back; call it before the stream is destroyed.
 void release_scratch(Stream stream);
 
+// Where the range of a stream begins, null before the first request: it changes when the range grows.
+const void* scratch_start(Stream stream);
+
 // Bytes held now over all streams of this process.
 i64 scratch_bytes();
 

@@ -125,7 +125,7 @@ struct RunSection {
     std::string device = "auto";   // auto | cpu | cuda
     bool share_gpu = false;        // several ranks may run on one GPU
     double product_search_s = 10;  // time to measure algorithms of matrix products on a GPU; 0 = the library's choice
-    bool graphs = true;            // on a GPU: passes recorded once and launched whole
+    std::string graphs = "auto";   // auto | always | never: passes recorded once and launched whole, on a GPU
     std::string product_cache = "auto";  // folder that keeps what was measured | auto | none
 };
 

@@ -358,9 +358,9 @@ const std::vector<Key> table = {
     {"run", "product_search_s", FIELD(run.product_search_s), "s", value, "10.0", between(0, 3600), none, "", always,
      free_key, "autotune_s tune_time cublaslt_search",
      "most time before the first step for measuring algorithms of matrix products on a GPU; 0 = the library's own choice"},
-    {"run", "graphs", FIELD(run.graphs), "", value, "true", any, none, "", always, free_key,
+    {"run", "graphs", FIELD(run.graphs), "", value, "auto", any, {"auto", "always", "never"}, "", always, free_key,
      "cuda_graph cuda_graphs enable_cuda_graph use_cuda_graph",
-     "on a GPU: the passes of a micro-batch are recorded once and launched whole; where ranks exchange within them they never are"},
+     "on a GPU: the passes of a micro-batch are recorded once and launched whole; auto = where that measures faster; where ranks exchange within them they never are"},
     {"run", "product_cache", FIELD(run.product_cache), "path", value, "auto", any, none, "", always, free_key,
      "autotune_cache", "folder that keeps measured algorithms for the next start; auto = $XDG_CACHE_HOME/ogrom or ~/.cache/ogrom; none = nothing is kept"},
 };

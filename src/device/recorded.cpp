@@ -7,7 +7,8 @@ namespace ogrom {
 
 RecordedWork RecordedWork::record(Stream stream, const std::function<void()>& enqueue) {
     RecordedWork recorded;
-    recorded.scratch_ = cuda::scratch_bytes();
+    recorded.stream_ = stream;
+    recorded.scratch_ = cuda::scratch_start(stream);
     cuda::Graph::begin(stream);
     try {
         enqueue();
@@ -21,7 +22,7 @@ RecordedWork RecordedWork::record(Stream stream, const std::function<void()>& en
 }
 
 bool RecordedWork::stands() const {
-    return scratch_ == cuda::scratch_bytes();
+    return scratch_ == cuda::scratch_start(stream_);
 }
 
 }  // namespace ogrom

@@ -17,12 +17,13 @@ public:
     static RecordedWork record(Stream stream, const std::function<void()>& enqueue);
     // False once the kernels' own working memory was taken anew: the recording must not be launched any more.
     [[nodiscard]] bool stands() const;
-    void launch(Stream stream) const { graph_.launch(stream); }
+    void launch() const { graph_.launch(stream_); }
     [[nodiscard]] i64 nodes() const { return graph_.nodes(); }  // kernels, copies and fills
 
 private:
     cuda::Graph graph_;
-    i64 scratch_ = 0;  // bytes of the kernels' working memory at the recording
+    Stream stream_;
+    const void* scratch_ = nullptr;  // the kernels' working memory at the recording
 };
 
 }  // namespace ogrom

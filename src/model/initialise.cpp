@@ -1,13 +1,14 @@
 // Initial weights and the weight hash: functions of (seed, tensor id, global logical index), so that both are equal
 // under every layout. Padding is the tail of a tensor's rows: 0, and no part of the hash.
 #include <algorithm>
-#include <bit>
+#include <vector>
 
 #include "kernels/common/error.h"
 #include "kernels/common/fault.h"
 #include "kernels/common/hash.h"
 #include "kernels/common/parallel.h"
 #include "kernels/common/rng.h"
+#include "kernels/ops/weight_hash.h"
 
 #include "src/model/parameters.h"
 
@@ -41,28 +42,6 @@ FlatRange inside(const LocalTensor& tensor, FlatRange range) {
     return {first, std::max(first, last)};
 }
 
-// Elements [run.first, run.last) of `tensor`, which stand from `start` on. Without a division for each where rows are
-// whole: a load hashes every weight.
-template <class T>
-u64 hash_run(const T* start, FlatRange run, u64 key, const LocalTensor& tensor) {
-    const auto element = [&](i64 i, i64 index) {
-        return hash_element(key, static_cast<u64>(index), std::bit_cast<u32>(static_cast<float>(start[i])));
-    };
-    u64 sum = 0;
-    if (const i64 first = tensor.global_index(0); tensor.global_index(tensor.cols()) - first == tensor.cols()) {
-#pragma omp parallel for schedule(static) reduction(+ : sum) if (run.count() > parallel_grain)
-        for (i64 i = run.first; i < run.last; ++i) {
-            sum += element(i, first + i);
-        }
-        return sum;
-    }
-#pragma omp parallel for schedule(static) reduction(+ : sum) if (run.count() > parallel_grain)
-    for (i64 i = run.first; i < run.last; ++i) {
-        sum += element(i, tensor.global_index(i));
-    }
-    return sum;
-}
-
 }  // namespace
 
 template <class T>
@@ -90,20 +69,25 @@ void initialise(std::span<T> flat, const ParameterLayout& layout, u64 seed) {
 }
 
 template <class T>
-u64 weight_hash(const T* weights, FlatRange range, const ParameterLayout& layout) {
-    u64 sum = 0;  // unsigned: addition mod 2^64, so any order gives the same
+u64 weight_hash(const T* weights, FlatRange range, const ParameterLayout& layout, Stream stream) {
+    std::vector<ops::HashRun<T>> runs;
     for (const LocalTensor& tensor : layout.tensors()) {
         const bool counted_elsewhere = layout.replicated(tensor) && layout.part().rank != 0;
         if (!tensor.parameter->tie.empty() || counted_elsewhere) {
             continue;
         }
         const FlatRange local = inside(tensor, range);
-        const T* const start = weights + tensor.offset - range.first;
-        const u64 key = hash_tensor(static_cast<u64>(tensor.parameter->key));
-        const i64 last = std::min(local.last, tensor.logical);
-        sum += hash_run(start, {local.first, last}, key, tensor);
+        const Parameter& parameter = *tensor.parameter;
+        runs.push_back({.x = weights + tensor.offset - range.first,
+                        .first = local.first,
+                        .last = std::min(local.last, tensor.logical),
+                        .key = hash_tensor(static_cast<u64>(parameter.key)),
+                        .columns = tensor.cols(),
+                        .whole_columns = parameter.shape.size() > 1 ? parameter.shape[1] : 1,
+                        .row0 = tensor.row0,
+                        .col0 = tensor.col0});
     }
-    return sum;
+    return ops::weight_hash<T>(stream, runs);
 }
 
 template <class T>
@@ -114,8 +98,8 @@ u64 weight_hash(std::span<const T> flat, const ParameterLayout& layout) {
 
 template void initialise<float>(float*, FlatRange, const ParameterLayout&, u64);
 template void initialise<double>(double*, FlatRange, const ParameterLayout&, u64);
-template u64 weight_hash<float>(const float*, FlatRange, const ParameterLayout&);
-template u64 weight_hash<double>(const double*, FlatRange, const ParameterLayout&);
+template u64 weight_hash<float>(const float*, FlatRange, const ParameterLayout&, Stream);
+template u64 weight_hash<double>(const double*, FlatRange, const ParameterLayout&, Stream);
 template void initialise<float>(std::span<float>, const ParameterLayout&, u64);
 template void initialise<double>(std::span<double>, const ParameterLayout&, u64);
 template u64 weight_hash<float>(std::span<const float>, const ParameterLayout&);

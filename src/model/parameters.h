@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/common/dtype.h"
+#include "kernels/common/stream.h"
 
 #include "src/config/model.h"
 
@@ -144,8 +145,8 @@ template <class T>
 u64 weight_hash(std::span<const T> flat, const ParameterLayout& layout);
 // The same over flat elements [range.first, range.last) alone, which stand at `weights`. Tied copies are left out, and
 // tensors replicated over tensor ranks count on tensor rank 0 only: the sum over ranks that hold each element once is
-// the hash of the model.
+// the hash of the model. `weights` stand where the kernels of `stream` run, which is waited for.
 template <class T>
-u64 weight_hash(const T* weights, FlatRange range, const ParameterLayout& layout);
+u64 weight_hash(const T* weights, FlatRange range, const ParameterLayout& layout, Stream stream = {});
 
 }  // namespace ogrom

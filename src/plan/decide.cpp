@@ -128,8 +128,8 @@ std::string saves_text(const RunConfig& run, const Decisions& d) {
 
 // Where something travels between ranks within a pass it cannot be launched whole: that is done by the host.
 std::string within_passes(const RunConfig& run, const Decisions& d) {
-    if (!run.run.graphs) {
-        return "run.graphs = false";
+    if (run.run.graphs == "never") {
+        return "run.graphs = never";
     }
     if (d.shape.tensor.size > 1) {
         return "tensor ranks exchange within them";

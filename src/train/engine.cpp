@@ -201,9 +201,7 @@ u64 Engine<T>::model_hash() const {
     };
     u64 sum = 0;
     for (const FlatRange& range : written_ranges()) {
-        window.read(held(range), range.count(), [&](const Held* host, i64 first, i64 n) {
-            sum += weight_hash<Held>(host, {range.first + first, range.first + first + n}, layout);
-        });
+        sum += weight_hash<Held>(held(range), range, layout, stream);
     }
     world.all_reduce(&sum, 1, Dtype::u64, ReduceOp::sum, ReduceOrder::any, nullptr, "weight hash").wait();
     return sum;

@@ -1,7 +1,9 @@
 #include "src/train/pass_graphs.h"
 
 #include <algorithm>
+#include <limits>
 
+#include "src/base/timer.h"
 #include "src/train/work.h"
 
 namespace ogrom {
@@ -47,6 +49,16 @@ void clear_inputs(Engine<T>& engine, const std::vector<Action>& passes) {
 }  // namespace
 
 template <class T>
+typename Stage<T>::StepInfo PassGraphs<T>::info_of(Engine<T>& engine) const {
+    typename Stage<T>::StepInfo info;
+    info.seed = engine.run.train.seed;
+    info.loss_sum = engine.scalars.loss_at();
+    info.loss_scale_at = engine.scalars.loss_scale_at();
+    info.step_at = engine.scalars.step_at();
+    return info;
+}
+
+template <class T>
 void PassGraphs<T>::record(Engine<T>& engine, const Batch& like) {
     passes_.clear();
     const std::vector<Action> passes = distinct_passes(engine.decisions.actions);
@@ -56,10 +68,7 @@ void PassGraphs<T>::record(Engine<T>& engine, const Batch& like) {
     uses.insert(uses.end(), once.begin(), once.end());
     uses.insert(uses.end(), once.begin(), once.end());
     batch_ = engine.batches.make_current(engine.batches.put({&like, 1}).front());
-    const typename Stage<T>::StepInfo info{.seed = engine.run.train.seed,
-                                           .loss_sum = engine.scalars.loss_at(),
-                                           .loss_scale_at = engine.scalars.loss_scale_at(),
-                                           .step_at = engine.scalars.step_at()};
+    const typename Stage<T>::StepInfo info = info_of(engine);
     const std::vector<BatchView> views = {batch_};
     ModelWork<T> work(engine, views, info, Passes::training);
     engine.scalars.set(0, 0);
@@ -82,6 +91,43 @@ void PassGraphs<T>::record(Engine<T>& engine, const Batch& like) {
 }
 
 template <class T>
+typename PassGraphs<T>::Times PassGraphs<T>::measure(Engine<T>& engine) const {
+    constexpr int rounds = 2;
+    std::vector<Action> passes;
+    for (const Recorded& pass : passes_) {
+        passes.push_back(pass.action);
+    }
+    const std::vector<UnitUse> once = uses_of(engine.layout, passes, Passes::training);
+    std::vector<UnitUse> uses;
+    for (int n = 0; n < 2 * rounds + 1; ++n) {
+        uses.insert(uses.end(), once.begin(), once.end());
+    }
+    const std::vector<BatchView> views = {batch_};
+    ModelWork<T> work(engine, views, info_of(engine), Passes::training);
+    engine.units.begin_step(uses);
+    wait(engine.stream);
+    Times times{std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
+    const auto timed = [&](double& shortest, const auto& enqueue) {
+        const Timer timer;
+        for (const Recorded& pass : passes_) {
+            enqueue(pass);
+        }
+        wait(engine.stream);
+        shortest = std::min(shortest, timer.seconds());
+    };
+    for (int round = 0; round < rounds; ++round) {
+        timed(times.whole, [&](const Recorded& pass) {
+            pass.work.launch();
+            engine.units.pass_over(pass.uses);
+        });
+        timed(times.single, [&](const Recorded& pass) { work.enqueue(pass.action, info_of(engine)); });
+    }
+    engine.units.abandon();
+    wait(engine.stream);
+    return times;
+}
+
+template <class T>
 void PassGraphs<T>::begin_step(Engine<T>& engine, const typename Stage<T>::StepInfo& info) const {
     if (!passes_.empty()) {
         engine.scalars.set(info.loss_scale, info.step);
@@ -99,7 +145,7 @@ bool PassGraphs<T>::launch(Engine<T>& engine, const Action& action, const BatchV
     if (found->makes_loss) {
         engine.scalars.clear_loss();
     }
-    found->work.launch(engine.stream);
+    found->work.launch();
     if (found->makes_loss) {
         engine.scalars.take_loss(engine.sums.loss(action.micro_batch));
     }

@@ -18,6 +18,12 @@ public:
     void record(Engine<T>& engine, const Batch& like);
     // Enqueues what the recorded passes of a step read. The host must have waited for the stream since the last step.
     void begin_step(Engine<T>& engine, const typename Stage<T>::StepInfo& info) const;
+    // Seconds of one micro-batch's passes, both ways, on the batch of record(): the shorter of two times each. Leaves
+    // everything as record() does.
+    struct Times {
+        double whole = 0, single = 0;
+    };
+    [[nodiscard]] Times measure(Engine<T>& engine) const;
     // The pass of `action` on `batch`, where it is recorded and may be launched now. False: it is to be run.
     bool launch(Engine<T>& engine, const Action& action, const BatchView& batch);
     [[nodiscard]] i64 count() const { return static_cast<i64>(passes_.size()); }
@@ -25,6 +31,7 @@ public:
     [[nodiscard]] i64 launched() const { return launched_; }  // passes so far
 
 private:
+    [[nodiscard]] typename Stage<T>::StepInfo info_of(Engine<T>& engine) const;
     struct Recorded {
         Action action;  // of any micro-batch
         i64 uses = 0;   // of units within it

@@ -38,12 +38,20 @@ void Trainer<T>::open() {
 
 template <class T>
 void Trainer<T>::record_passes() {
-    if (place_.decisions.records_passes) {
-        graphs_.record(*engine_, make_batch(run_.train.micro_batch, run_.train.sequence));
-        engine_->graphs = &graphs_;
-        place_.decisions.reasons.push_back(
-            fmt::format("{} passes recorded, {} kernels, copies and fills together: each is launched whole",
-                        graphs_.count(), graphs_.nodes()));
+    if (!place_.decisions.records_passes) {
+        return;
+    }
+    graphs_.record(*engine_, make_batch(run_.train.micro_batch, run_.train.sequence));
+    const auto times = graphs_.measure(*engine_);
+    const bool whole = run_.run.graphs == "always" || times.whole < times.single;
+    engine_->graphs = whole ? &graphs_ : nullptr;
+    place_.decisions.reasons.push_back(
+        fmt::format("passes launched {}: a micro-batch takes {:.2f} ms whole, recorded as {} kernels, copies and fills in "
+                    "{} passes, and {:.2f} ms kernel by kernel (run.graphs = {})",
+                    whole ? "whole" : "kernel by kernel", 1e3 * times.whole, graphs_.nodes(), graphs_.count(),
+                    1e3 * times.single, run_.run.graphs));
+    if (!whole) {
+        graphs_ = {};
     }
 }
 

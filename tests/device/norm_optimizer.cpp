@@ -1,6 +1,7 @@
 // Norms on the device give the bits of the CPU (fp32); updates agree with the CPU in double.
 #include "kernels/ops/norm.h"
 #include "kernels/ops/optimizer.h"
+#include "kernels/ops/weight_hash.h"
 
 #include "tests/device/support.cuh"
 
@@ -86,6 +87,22 @@ TYPED_TEST(DeviceNorm, ANonfiniteElementAnywhereIsSeen) {
                 EXPECT_TRUE(std::isnan(sum.host()[0].value()));
             }
         }
+    }
+}
+
+TYPED_TEST(DeviceNorm, TheWeightHashIsThatOfTheCpu) {
+    using T = TypeParam;
+    if constexpr (!std::is_same_v<T, Bf16>) {  // the master is hashed
+        constexpr i64 n = 1000003;
+        const std::vector<T> x = cast<T>(fresh(n));
+        Array<T> on_x(x);
+        const auto runs = [&](const T* values) {
+            return std::vector<ops::HashRun<T>>{{values, 0, 700001, hash_tensor(3), 7, 7, 5, 0},
+                                                {values, 700001, 700001, hash_tensor(4), 1, 1, 0, 0},
+                                                {values, 700002, n, hash_tensor(5), 11, 33, 2, 11}};
+        };
+        EXPECT_EQ(ops::weight_hash<T>(this->gpu, runs(on_x.data())), ops::weight_hash<T>(this->cpu, runs(x.data())));
+        EXPECT_EQ(ops::weight_hash<T>(this->gpu, {}), 0U);
     }
 }
 

@@ -134,7 +134,7 @@ TEST_F(DeviceTraining, RecordedPassesHaveTheBitsOfSingleKernels) {
                                               "model.dropout_residual=0.1"};
         overrides.insert(overrides.end(), more.begin(), more.end());
         Place<float> recorded(run_of(overrides), "cuda");
-        overrides.emplace_back("run.graphs=false");
+        overrides.emplace_back("run.graphs=never");
         Place<float> single(run_of(overrides), "cuda");
         EXPECT_EQ(recorded.train(8), single.train(8));
         EXPECT_EQ(recorded.engine->model_hash(), single.engine->model_hash());
