@@ -45,11 +45,11 @@ void Trainer<T>::record_passes() {
     const auto times = graphs_.measure(*engine_);
     const bool whole = run_.run.graphs == "always" || times.whole < times.single;
     engine_->graphs = whole ? &graphs_ : nullptr;
-    place_.decisions.reasons.push_back(
-        fmt::format("passes launched {}: a micro-batch takes {:.2f} ms whole, recorded as {} kernels, copies and fills in "
-                    "{} passes, and {:.2f} ms kernel by kernel (run.graphs = {})",
-                    whole ? "whole" : "kernel by kernel", 1e3 * times.whole, graphs_.nodes(), graphs_.count(),
-                    1e3 * times.single, run_.run.graphs));
+    place_.decisions.reasons.push_back(fmt::format(
+        "passes launched {}: a micro-batch takes {:.2f} ms whole, recorded as {} kernels, copies and fills in "
+        "{} passes, and {:.2f} ms kernel by kernel (run.graphs = {})",
+        whole ? "whole" : "kernel by kernel", 1e3 * times.whole, graphs_.nodes(), graphs_.count(), 1e3 * times.single,
+        run_.run.graphs));
     if (!whole) {
         graphs_ = {};
     }
