@@ -22,7 +22,7 @@ namespace {
 constexpr const char* exit_codes =
     "Exit codes: 0 done, 1 inspect --diff found differences, 2 usage or run file, 3 data, 4 checkpoint or file\n"
     "system, 5 numerics stop, 6 rank or communicator failed, 7 does not fit, 8 done with skipped input, 75 saved on\n"
-    "signal or time limit: requeue.\n"
+    "signal or time limit: requeue. Of check: 4 the output folder, 6 something is slow, 7 a limit of the system.\n"
     "Documentation: the README.md of each folder; `ogrom keys` lists every key of a run file.";
 
 // No session: every rank meets the same fault, one speaks.
@@ -85,6 +85,7 @@ int launch(int argc, char** argv) {
     ogrom::add_inspect(app, chosen);
     ogrom::add_keys(app, chosen);
     ogrom::add_selftest(app, chosen);
+    ogrom::add_check(app, chosen);
     ogrom::add_convert(app, chosen);
     if (const std::string word = argc > 1 ? argv[1] : ""; !word.empty() && word[0] != '-') {
         std::vector<std::string> names;

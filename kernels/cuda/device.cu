@@ -20,6 +20,13 @@ std::string uuid_text(const cudaUUID_t& uuid) {
     return text;
 }
 
+std::string pci_text(const cudaDeviceProp& properties) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%04x:%02x:%02x.0", static_cast<unsigned>(properties.pciDomainID),
+                  static_cast<unsigned>(properties.pciBusID), static_cast<unsigned>(properties.pciDeviceID));
+    return text;
+}
+
 std::string because(const char* call, cudaError_t status) {
     static_cast<void>(cudaGetLastError());  // not to be met again by a later check
     return std::string(call) + ": " + cudaGetErrorString(status) + " (" + cudaGetErrorName(status) + ")";
@@ -53,7 +60,7 @@ Devices list_devices() {
             return found;
         }
         found.devices.push_back({index, properties.name, uuid_text(properties.uuid), properties.major, properties.minor,
-                                 static_cast<i64>(properties.totalGlobalMem)});
+                                 static_cast<i64>(properties.totalGlobalMem), pci_text(properties)});
     }
     if (count == 0) {
         found.reason = "the CUDA driver shows no device to this process (CUDA_VISIBLE_DEVICES?)";

@@ -15,6 +15,7 @@ struct Device {
     int major = 0;     // compute capability
     int minor = 0;
     i64 memory_bytes = 0;
+    std::string pci;  // "0000:1b:00.0": domain, bus and device, as lspci prints them
 };
 
 struct Devices {

@@ -16,4 +16,19 @@ std::string mpi_library() {
     return all.substr(0, all.find('\n'));
 }
 
+std::string mpi_thread_level() {
+    int level = MPI_THREAD_SINGLE;
+    OGROM_MPI(MPI_Query_thread(&level));
+    switch (level) {
+        case MPI_THREAD_SINGLE:
+            return "SINGLE";
+        case MPI_THREAD_FUNNELED:
+            return "FUNNELED";
+        case MPI_THREAD_SERIALIZED:
+            return "SERIALIZED";
+        default:
+            return "MULTIPLE";
+    }
+}
+
 }  // namespace ogrom

@@ -317,6 +317,9 @@ int Session::node_rank() const {
 int Session::node_size() const {
     return impl_->place.node_size;
 }
+int Session::node() const {
+    return impl_->place.node;
+}
 const std::string& Session::host() const {
     return impl_->place.host;
 }

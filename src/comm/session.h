@@ -37,6 +37,7 @@ public:
     [[nodiscard]] int size() const;
     [[nodiscard]] int node_rank() const;  // rank among those that share this node's memory
     [[nodiscard]] int node_size() const;
+    [[nodiscard]] int node() const;  // nodes are numbered by their lowest rank
     [[nodiscard]] const std::string& host() const;
     [[nodiscard]] Communicator& world();
     // A communicator over the ranks of `colour`, ordered by `key`.

@@ -20,14 +20,16 @@
 #include "src/device/memory.h"
 #include "src/device/select.h"
 #include "src/plan/decide.h"
+#include "src/plan/machine.h"
 #include "src/train/setup.h"
+#include "src/train/throughput.h"
 
 namespace ogrom {
 
 namespace {
 
 struct PlanArguments {
-    std::string run_file;
+    std::string run_file, machine;
     std::vector<std::string> overrides;
     i64 ranks = 0;  // 0 = as many as the launcher starts
 };
@@ -76,6 +78,22 @@ PlannedDevice planned_device(const RunConfig& run) {
                         here.reason)};
 }
 
+// What a measured machine says of the plan: the least time that the products of a step take at its rate.
+std::string machine_text(const std::string& name_or_path, const RunConfig& run, i64 ranks, Backend planned) {
+    const MachineFile machine = read_machine(machine_path(name_or_path));
+    const double tokens = static_cast<double>(run.train.global_batch * run.train.sequence);
+    const double flops = tokens * cost::model_flops(cost_model(run.model, run.train.sequence));
+    std::string text =
+        fmt::format("machine: {}, measured {}: {} products at {:.3g} Tflop/s on each rank ({})", machine.name,
+                    machine.measured, machine.matmul_dtype, machine.matmul_flops / 1e12, machine.device_name);
+    if (machine.matmul_flops > 0) {
+        text += fmt::format("; at that rate a step of {:.4g} Tflop takes at least {:.3g} s on {} rank{}", flops / 1e12,
+                            flops / machine.matmul_flops / static_cast<double>(ranks), ranks, ranks == 1 ? "" : "s");
+    }
+    const bool same = (machine.device == "cuda") == (planned == Backend::cuda);
+    return text + (same ? "\n" : "; planned for another kind of device\n");
+}
+
 int plan_command(const PlanArguments& arguments, const PlannedRanks& planned) {
     const i64 ranks = planned.ranks;
     const RunConfig run =
@@ -103,6 +121,7 @@ int plan_command(const PlanArguments& arguments, const PlannedRanks& planned) {
     const std::string source = planned.source.empty() ? "nobody said how many: --ranks N" : planned.source;
     std::string text =
         fmt::format("ranks: {} ({})\ndevice: {} ({})\n", ranks, source, gpu ? "cuda" : "cpu", device.text);
+    text += arguments.machine.empty() ? std::string() : machine_text(arguments.machine, run, ranks, device.backend);
     text += plan_text(run, shape, decisions_of(0), first);
     const std::string of_gpu = gpu ? fmt::format(", of it {} on its GPU", human_bytes(first.on_device())) : "";
     text += fmt::format("rank 0 takes {}{}", human_bytes(first.total()), of_gpu);
@@ -140,6 +159,9 @@ void add_plan(CLI::App& app, Invocation& chosen) {
         ->transform(whole_number(1));
     command->add_option("--set", arguments->overrides, "section.key=value, stronger than the file; may be repeated")
         ->take_all();
+    command->add_option(
+        "--machine", arguments->machine,
+        "NAME or PATH of what ogrom check --write measured: the least time of a step at its matrix rate");
     command->callback([arguments, &chosen] {
         chosen.needs_session = false;
         chosen.run = [arguments](Session*) {

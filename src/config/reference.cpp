@@ -90,7 +90,8 @@ lr = 1e-3
 ```
 
 `runs/` also has a small file per layout (`tp2.toml`, `pp2-1f1b.toml`, `zero3.toml` ...); its first line names the
-ranks to start it with.
+ranks to start it with. Files of `machines/` that begin with `[machine]` are no parts of run files: `ogrom check --write`
+measured them, and `ogrom plan --machine NAME` reads them.
 
 - `include` paths are relative to the file that names them; what comes later wins, and the file wins over what it
   includes.

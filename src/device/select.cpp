@@ -28,7 +28,10 @@ Device select_device(const std::string& wanted, int node_rank) {
             .reason = fmt::format("{}, number {} of {}", gpu.name, gpu.index, count),
             .name = gpu.name,
             .uuid = gpu.uuid,
-            .capability = 10 * gpu.major + gpu.minor};
+            .capability = 10 * gpu.major + gpu.minor,
+            .pci = gpu.pci,
+            .memory_bytes = gpu.memory_bytes,
+            .cuda_version = found.driver_version};
 }
 
 int choose_threads(i64 wanted, const std::string& mask, const std::vector<std::string>& node_masks) {

@@ -14,6 +14,9 @@ struct Device {
     std::string reason{};
     std::string name{}, uuid{};  // of a GPU
     int capability = 0;          // of a GPU: 10 x major + minor compute capability
+    std::string pci{};           // of a GPU: "0000:1b:00.0", its place on the PCI bus
+    i64 memory_bytes = 0;        // of a GPU
+    int cuda_version = 0;        // that the driver of the GPU offers: 1000 x major + 10 x minor
 
     [[nodiscard]] bool is_gpu() const { return backend == Backend::cuda; }
 };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <hdf5.h>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "src/base/host.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
 #include "src/base/version.h"
@@ -39,16 +39,6 @@ std::map<std::string, std::string> environment() {
         }
     }
     return found;
-}
-
-std::string cpu_model() {
-    std::ifstream file("/proc/cpuinfo");
-    for (std::string line; std::getline(file, line);) {
-        if (line.starts_with("model name")) {
-            return trim(line.substr(line.find(':') + 1));
-        }
-    }
-    return "unknown";
 }
 
 std::string system_text() {

@@ -72,6 +72,47 @@ double measure_matmul_rate(const Device& device, Stream stream) {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / best_s;
 }
 
+double measure_matmul_rate(Dtype type, const Device& device, Stream stream) {
+    switch (type) {
+        case Dtype::fp64:
+            return measure_matmul_rate<double>(device, stream);
+        case Dtype::bf16:
+            return measure_matmul_rate<Bf16>(device, stream);
+        case Dtype::fp16:
+            return measure_matmul_rate<Fp16>(device, stream);
+        default:
+            return measure_matmul_rate<float>(device, stream);
+    }
+}
+
+CopyRates measure_copy_rates(const Device& device, Stream stream) {
+    if (!device.is_gpu()) {
+        return {};
+    }
+    constexpr i64 bytes = i64{256} << 20;
+    constexpr double budget_s = 0.1;
+    Ledger ledger;
+    ledger.add("there", Tier::device, bytes, "256 MiB");
+    ledger.add("here", Tier::host, bytes, "256 MiB");
+    Arena arena(ledger, device);
+    std::byte* const there = arena.take<std::byte>("there").data();
+    std::byte* const here = arena.take<std::byte>("here").data();
+    const auto best_rate = [&](void* to, const void* from) {
+        copy_bytes(stream, to, from, bytes);
+        wait(stream);
+        double best_s = 1e30;
+        const Timer whole;
+        for (int repetition = 0; repetition < 2 || whole.seconds() < budget_s; ++repetition) {
+            const Timer timer;
+            copy_bytes(stream, to, from, bytes);
+            wait(stream);
+            best_s = std::min(best_s, timer.seconds());
+        }
+        return static_cast<double>(bytes) / best_s;
+    };
+    return {best_rate(there, here), best_rate(here, there)};
+}
+
 namespace {
 
 double reduce_seconds(Communicator& dp, std::span<float> data, std::span<float> scratch, ReduceOrder order,

@@ -53,20 +53,6 @@ std::string command_line() {
     return shell_words(text);
 }
 
-// Threads of this rank, from the cores that all ranks of its host may use.
-// Collective.
-int threads_of(Session& session, const RunConfig& run) {
-    const std::string mine = affinity_mask();
-    std::vector<std::string> here;
-    for (const std::string& text : gather_text(session.world(), session.host() + " " + mine, "cores")) {
-        const std::size_t blank = text.rfind(' ');
-        if (text.substr(0, blank) == session.host()) {
-            here.push_back(text.substr(blank + 1));
-        }
-    }
-    return choose_threads(wanted_threads(run), mine, here);
-}
-
 // Ranks whose ledger does not fit say so before any of them takes memory; rank 0 then prints the plan, so that the user
 // sees what the bytes are. Collective.
 void require_fit_everywhere(Session& session, const RunConfig& run, const Mesh& mesh, const Device& device,
@@ -85,19 +71,6 @@ void require_fit_everywhere(Session& session, const RunConfig& run, const Mesh& 
     session.world().barrier("memory agreed").wait();
     if (shortage) {
         throw *shortage;
-    }
-}
-
-double matmul_rate(Dtype type, const Device& device, Stream stream) {
-    switch (type) {
-        case Dtype::fp64:
-            return measure_matmul_rate<double>(device, stream);
-        case Dtype::bf16:
-            return measure_matmul_rate<Bf16>(device, stream);
-        case Dtype::fp16:
-            return measure_matmul_rate<Fp16>(device, stream);
-        default:
-            return measure_matmul_rate<float>(device, stream);
     }
 }
 
@@ -151,6 +124,18 @@ i64 wanted_threads(const RunConfig& run) {
     return threads && *threads > 0 && *threads <= 4096 ? *threads : 0;
 }
 
+int threads_of(Session& session, const RunConfig& run) {
+    const std::string mine = affinity_mask();
+    std::vector<std::string> here;
+    for (const std::string& text : gather_text(session.world(), session.host() + " " + mine, "cores")) {
+        const std::size_t blank = text.rfind(' ');
+        if (text.substr(0, blank) == session.host()) {
+            here.push_back(text.substr(blank + 1));
+        }
+    }
+    return choose_threads(wanted_threads(run), mine, here);
+}
+
 Ledger plan_ledger(const RunConfig& run, const Decisions& decisions, int rank, int ranks) {
     Ledger ledger = make_ledger(run, decisions);
     add_host_lines(ledger, run, decisions, rank, ranks);
@@ -171,7 +156,7 @@ Workplace prepare_workplace(Session& session, const RunConfig& run, const Mesh& 
     if (!warning.empty() && session.rank() == 0) {
         log_warning("{}", warning);
     }
-    place.matmul_rate = matmul_rate(run.precision.weights, device, stream);
+    place.matmul_rate = measure_matmul_rate(run.precision.weights, device, stream);
     place.decisions = decide(run, mesh.shape, mesh.place, place.threads, device.backend);
     if (run.numerics.deterministic && mesh.shape.dp > 1) {
         place.decisions.reasons.push_back(order_cost(*mesh.dp, place.decisions.step.bucket_elements, device, stream));

@@ -31,6 +31,9 @@ MeshOptions mesh_options(const RunConfig& run, const TransportChoice& transport,
 // run.threads; where that is automatic the first number of OMP_NUM_THREADS; 0 = neither says.
 i64 wanted_threads(const RunConfig& run);
 
+// Threads of this rank: wanted_threads, else its share of the cores that all ranks of its host may use. Collective.
+int threads_of(Session& session, const RunConfig& run);
+
 // All lines but what libraries hold, from the configuration and the mesh alone: takes no memory, needs no MPI.
 Ledger plan_ledger(const RunConfig& run, const Decisions& decisions, int rank, int ranks);
 

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "src/base/handle.h"
+#include "src/base/host.h"
 #include "src/base/progress.h"
 #include "src/base/timer.h"
 #include "src/base/version.h"
@@ -19,6 +20,15 @@ struct CountedTraits {
     static void destroy(int value) noexcept { ++destroyed[value]; }
 };
 using Counted = Handle<CountedTraits>;
+
+TEST(Host, ReadsTheVersionOfTheGpuDriver) {
+    EXPECT_EQ(gpu_driver_in("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024"),
+              "535.183.01");
+    EXPECT_EQ(gpu_driver_in("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build"),
+              "580.65.06");
+    EXPECT_EQ(gpu_driver_in(""), "");
+    EXPECT_EQ(gpu_driver_in("no version here"), "");
+}
 
 TEST(Handle, MovesAndDestroysExactlyOnce) {
     {
