@@ -5,8 +5,11 @@ MARCH ?= x86-64-v3
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: setup build demo test bench lint format study gpu-test gpu-racecheck gpu-bench needs-gpu clean
+.PHONY: setup setup-tests build demo test bench lint format study gpu-test gpu-racecheck gpu-bench needs-gpu clean
 CMAKE = cmake -S . -G Ninja -DOGROM_MARCH=$(MARCH)
+
+setup-tests: ## setup, and the daemons that the launch tests start by themselves (SLURM, sshd)
+	@jobscripts/local/setup.sh tests
 
 setup: ## install missing Debian packages (root or sudo), else print the exact list
 	@jobscripts/local/setup.sh
@@ -22,7 +25,7 @@ demo: setup ## train a small GPT on real English text with several ranks, then s
 	@[ -e $(BUILD)/ogrom ] || ln -sfn demo/ogrom $(BUILD)/ogrom
 	@OGROM=$(BUILD)/demo/ogrom jobscripts/local/demo.sh
 
-test: setup ## build everything, CUDA too when nvcc is found, and run every test
+test: setup-tests ## build everything, CUDA too when nvcc is found, and run every test
 	@$(CMAKE) -B $(BUILD)/test -DOGROM_TESTS=ON -DOGROM_BENCH=ON
 	@cmake --build $(BUILD)/test -j $(JOBS)
 	@$(CMAKE) -B $(BUILD)/faults -DOGROM_TESTS=ON -DOGROM_FAULTS=ON -DOGROM_CUDA=OFF

@@ -87,6 +87,7 @@ int launch(int argc, char** argv) {
     ogrom::add_selftest(app, chosen);
     ogrom::add_check(app, chosen);
     ogrom::add_convert(app, chosen);
+    ogrom::add_hosts(app, chosen);
     if (const std::string word = argc > 1 ? argv[1] : ""; !word.empty() && word[0] != '-') {
         std::vector<std::string> names;
         for (const CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {

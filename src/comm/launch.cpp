@@ -15,6 +15,8 @@
 namespace ogrom {
 namespace {
 
+constexpr long first_special_step = 4'294'967'280;  // above: a batch script and the like, no step of srun
+
 std::optional<long> number(const Environment& environment, const char* name) {
     const char* text = environment(name);
     if (text == nullptr || *text == 0) {
@@ -47,6 +49,10 @@ void read_slurm(const Environment& environment, LaunchFacts& facts) {
     facts.launcher = "SLURM";
     facts.rank = process;
     facts.tasks = tasks;
+    const std::optional<long> step = number(environment, "SLURM_STEP_ID");
+    const auto given = [&](const char* name) { return environment(name) != nullptr; };
+    const bool offered = given("PMIX_RANK") || given("PMIX_NAMESPACE") || given("PMI_RANK") || given("PMI_FD");
+    facts.step_without_pmi = step && *step < first_special_step && tasks.value_or(1) > 1 && !offered;
 }
 
 // Parent and name of a process; false when it is gone.

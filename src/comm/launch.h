@@ -12,6 +12,7 @@ struct LaunchFacts {
     std::optional<long> tasks;        // announced size of the world
     std::optional<long> rank;         // announced rank
     std::optional<long> local_tasks;  // announced ranks on this node
+    bool step_without_pmi = false;    // several tasks of a SLURM step that offers no PMI: MPI_Init itself would fail
     bool root_allowed = true;         // false: root without Open MPI's two permissions
 };
 

@@ -83,6 +83,8 @@ void start_mpi() {
     int finalized = 0;
     OGROM_MPI(MPI_Finalized(&finalized));
     require(finalized == 0, ExitCode::peer, "a process can start MPI only once");
+    // Open MPI ends a process within MPI_Init there, with pages of advice and no word of ours.
+    require(!facts.step_without_pmi, ExitCode::usage, launch_refusal(facts, 1));
     int provided = MPI_THREAD_SINGLE;
     OGROM_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided));
     return_errors(MPI_COMM_WORLD);

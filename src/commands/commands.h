@@ -25,5 +25,6 @@ void add_keys(CLI::App& app, Invocation& chosen);
 void add_selftest(CLI::App& app, Invocation& chosen);
 void add_check(CLI::App& app, Invocation& chosen);
 void add_convert(CLI::App& app, Invocation& chosen);
+void add_hosts(CLI::App& app, Invocation& chosen);
 
 }  // namespace ogrom

@@ -119,7 +119,9 @@ int train_command(const TrainArguments& arguments, const ResumeChoice& resume, S
         return verify_command(arguments, run, resume, session);
     }
     const TrainOptions options{
-        .resume = resume, .time_limit_s = arguments.time_limit_minutes * 60, .stop_after_steps = arguments.stop_after};
+        .resume = resume,
+        .time_limit = agree_time_limit(session.world(), run.train.stop_before, arguments.time_limit_minutes),
+        .stop_after_steps = arguments.stop_after};
     const TrainSummary summary = train(session, run, options);
     if (session.rank() == 0) {
         draw_chart(run);

@@ -36,7 +36,9 @@ public:
     // `where: key: what`, with what = "what is wrong; what would be right".
     void add(const std::string& where, const std::string& key, const std::string& what);
     [[nodiscard]] bool empty() const { return lines_.empty(); }
-    void throw_if_any() const;  // Error(usage) with every fault on a line of its own
+    // Error(usage) with every fault on a line of its own.
+    void throw_if_any(const char* in = "the run file") const;
+    [[nodiscard]] i64 size() const { return static_cast<i64>(lines_.size()); }
 
 private:
     std::vector<std::string> lines_;

@@ -14,9 +14,9 @@ void Faults::add(const std::string& where, const std::string& key, const std::st
     lines_.push_back(fmt::format("{}: {}: {}", where, key, what));
 }
 
-void Faults::throw_if_any() const {
+void Faults::throw_if_any(const char* in) const {
     if (!lines_.empty()) {
-        const std::string count = lines_.size() > 1 ? fmt::format("{} faults in the run file\n", lines_.size()) : "";
+        const std::string count = lines_.size() > 1 ? fmt::format("{} faults in {}\n", lines_.size(), in) : "";
         fail(ExitCode::usage, count + join(lines_, "\n"));
     }
 }
@@ -59,6 +59,7 @@ RunConfig parse_run(const ParseInput& input) {
     resolve_size(resolution);
     resolve_run_section(resolution);
     resolve_trace(resolution);
+    resolve_stop(resolution);
     faults.throw_if_any();
     run.resolved_toml = resolved_text(resolution);
     return run;

@@ -36,6 +36,7 @@ void resolve_layout(Resolution& r);  // layers on stages, positions on tensor ra
 void resolve_schedule(Resolution& r);
 void resolve_size(Resolution& r);  // extents whose products pass 64 bits
 void resolve_run_section(Resolution& r);
+void resolve_stop(Resolution& r);   // train.stop_before is a time
 void resolve_trace(Resolution& r);  // the trace must not stand where the run reads or writes
 
 // Every key with its final value and where it came from; parses back to the same values. Keys without effect stand as

@@ -64,6 +64,7 @@ struct TrainConfig {
     i64 recompute_interval = 1;  // full: layers 0, n, 2n ... of the model are recomputed
     std::string trace;           // path of a Chrome trace (JSON) of the first steps; empty = none
     i64 trace_steps = 3;
+    std::string stop_before;  // a time (config/stop_time.h) by which the run has saved and ended; empty = none
 };
 
 enum class NonFinite { stop, skip };

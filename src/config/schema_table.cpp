@@ -227,6 +227,9 @@ const std::vector<Key> table = {
      "file for a trace of the first steps in Chrome's JSON form: computation and messages by rank; empty = none"},
     {"train", "trace_steps", FIELD(train.trace_steps), "optimizer steps", value, "3", between(1, 1e12), none, "",
      with_trace, free_key, "profile_steps profile_step_end profiler_active", "steps in the trace"},
+    {"train", "stop_before", FIELD(train.stop_before), "time", value, "", any, none, "", always, free_key,
+     "deadline stop_at exit_duration_in_mins", "the run has saved and ended (exit code 75) before that time: "
+     "\"2026-01-31T23:59:00Z\", or \"job-end-300s\", so long (s, min or h) before the SLURM job ends; empty = none"},
 
     {"optimizer", "kind", FIELD(optimizer.kind), "", value, "adamw", any, {"adamw", "sgd"}, "", always, fixed_key,
      "type name optimizer optim", "adamw: decoupled weight decay, none on biases and norms; sgd: with momentum"},

@@ -84,7 +84,8 @@ Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& 
 
 template <class T>
 bool Trainer<T>::out_of_time(double needed_s) const {
-    return options_.time_limit_s > 0 && seconds_since_launch() + needed_s > options_.time_limit_s;
+    const double limit_s = options_.time_limit.after_launch_s;
+    return limit_s > 0 && seconds_since_launch() + needed_s > limit_s;
 }
 
 template <class T>
@@ -256,11 +257,12 @@ std::string Trainer<T>::why_stopped() {
         mine += fmt::format(" on rank {}", session_.rank());
     } else if (options_.stop_after_steps > 0 && engine_->step - first_step_ >= options_.stop_after_steps) {
         mine = fmt::format("--stop-after {}", options_.stop_after_steps);
-    } else if (options_.time_limit_s > 0) {
-        mine = fmt::format("--time-limit {:g}", options_.time_limit_s / 60);
+    } else if (options_.time_limit.after_launch_s > 0) {
+        mine = options_.time_limit.name;
     }
     const std::vector<std::string> all = gather_text(session_.world(), mine, "why stopped");
-    return *std::max_element(all.begin(), all.end());  // "SIG..." before "--time-limit", "--stop-after" and ""
+    const auto signal = std::find_if(all.begin(), all.end(), [](const auto& text) { return text.starts_with("SIG"); });
+    return signal != all.end() ? *signal : all[0];  // a limit is the same on all ranks
 }
 
 // The checkpoint of this step is in the run's own folder: another run's that it began from may go. Collective.

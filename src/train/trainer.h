@@ -22,6 +22,7 @@
 #include "src/train/saver.h"
 #include "src/train/setup.h"
 #include "src/train/step.h"
+#include "src/train/stop_time.h"
 #include "src/train/throughput.h"
 #include "src/train/trace_file.h"
 
@@ -34,8 +35,8 @@ enum class Purpose {
 
 struct TrainOptions {
     ResumeChoice resume = {};
-    double time_limit_s = 0;   // from the launch of the process; 0 = none. Saved in time, exit 75
-    i64 stop_after_steps = 0;  // of this process; 0 = none. As if a signal came then
+    TimeLimit time_limit = {};  // saved in time, exit 75
+    i64 stop_after_steps = 0;   // of this process; 0 = none. As if a signal came then
     Purpose purpose = Purpose::train;
     std::function<void(std::span<const Batch>)> observe = {};  // what this rank takes in at each step; may be empty
 };

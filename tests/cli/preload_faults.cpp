@@ -2,7 +2,8 @@
 // several of them separated by ';': on rank RANK (or *), CALL (open, write, fsync, close, rename, unlink, mkdir, flock,
 // statvfs) on a path that has the shell pattern PATTERN in it returns ERRNO, from the FIRST such call on (1 is the
 // first), COUNT times (0: for ever). A write that fails has written half of its bytes to the disk before, as on one
-// that fills up. statvfs with ERRNO 0 says that a TiB is free: the room that was there is gone when it is written to.
+// that fills up. statvfs with ERRNO 0 says that a TiB is free: the room that was there is gone when it is written to. A
+// negative ERRNO is no fault: the call takes that many milliseconds longer.
 #include <atomic>
 #include <cerrno>
 #include <cstdarg>
@@ -61,6 +62,10 @@ bool fails(const char* call, const std::string& path) {
         }
         const long nth = ++rule->seen;
         if (nth >= rule->first && (rule->count == 0 || nth < rule->first + rule->count)) {
+            if (rule->number < 0) {
+                usleep(static_cast<useconds_t>(-rule->number) * 1000);
+                return false;
+            }
             errno = rule->number;
             return true;
         }

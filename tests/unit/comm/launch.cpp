@@ -35,6 +35,24 @@ TEST(Launch, srun_of_four_against_a_world_of_one_is_refused) {
     EXPECT_EQ(refusal({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "2"}}, 4), "");
 }
 
+// B40: found before MPI_Init, which ends the process there with a message of its own.
+TEST(Launch, a_step_of_several_tasks_without_pmi_is_known_before_mpi_starts) {
+    const std::map<std::string, std::string> step = {
+        {"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "2"}, {"SLURM_STEP_ID", "0"}};
+    const auto with = [&](const char* name, const char* value) {
+        std::map<std::string, std::string> more = step;
+        more[name] = value;
+        return facts_of(more).step_without_pmi;
+    };
+    EXPECT_TRUE(facts_of(step).step_without_pmi);
+    EXPECT_FALSE(with("PMIX_RANK", "2"));
+    EXPECT_FALSE(with("PMI_FD", "9"));
+    EXPECT_FALSE(with("OMPI_COMM_WORLD_SIZE", "4"));
+    EXPECT_FALSE(with("SLURM_NTASKS", "1"));
+    EXPECT_FALSE(with("SLURM_STEP_ID", "4294967291"));  // the batch script itself
+    EXPECT_FALSE(facts_of({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}).step_without_pmi);
+}
+
 TEST(Launch, the_step_counts_more_than_the_job) {
     EXPECT_EQ(refusal({{"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}}, 1), "");
     EXPECT_NE(refusal({{"SLURM_NTASKS", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "0"}}, 1), "");
