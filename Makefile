@@ -62,8 +62,8 @@ gpu-bench: needs-gpu setup ## build with CUDA; kernels, loss curve, a training s
 needs-gpu:
 	@[ "$$(jobscripts/local/has_gpu.sh)" = ON ] || { echo "no NVIDIA driver on this machine: the gpu- targets need a GPU" >&2; exit 2; }
 
-study: ## later work orders
-	@echo "make $@: not built yet (scaling studies are open work orders)" >&2; exit 2
+study: build ## weak and strong scaling at 1, 2 and 4 ranks under two layouts on this machine, and its report
+	@OGROM=$(BUILD)/ogrom jobscripts/local/study.sh
 
 clean:
 	@rm -rf $(BUILD)

@@ -63,7 +63,7 @@ int run(const ogrom::Invocation& chosen) {
 // Commands that take a run file are often given its keys, or other programs' names for them, as options.
 std::string advice_on(const CLI::App& app, int argc, char** argv) {
     const std::string name = argc > 1 ? argv[1] : "";
-    return name == "train" || name == "plan"
+    return name == "train" || name == "plan" || name == "scale"
                ? ogrom::settings_advice(*app.get_subcommand(name), std::vector<std::string>(argv + 2, argv + argc))
                : std::string();
 }
@@ -79,6 +79,7 @@ int launch(int argc, char** argv) {
     app.require_subcommand(1);
     ogrom::add_train(app, chosen);
     ogrom::add_plan(app, chosen);
+    ogrom::add_scale(app, chosen);
     ogrom::add_data(app, chosen);
     ogrom::add_tokenizer(app, chosen);
     ogrom::add_sample(app, chosen);

@@ -29,13 +29,17 @@ MpiCommunicator::MpiCommunicator(MPI_Comm comm, std::string name, const MpiCommu
     if (options_.engine == nullptr) {
         options_.engine = std::make_shared<CommEngine>(options_.control);
     }
-    core_ = std::make_shared<Core>(comm, compare_comm, options_.engine);
+    core_ = std::make_shared<Core>(comm, compare_comm, options_.engine, name_);
 }
 
 void MpiCommunicator::progress() {
     options_.control->check();
     options_.control->moved();
+    const double begin = options_.control->notes_waits() ? steady_seconds() : 0;
     options_.engine->progress();
+    if (begin > 0) {
+        options_.control->note_wait(-1, name_, begin);
+    }
 }
 
 Pending MpiCommunicator::all_reduce(void* data, i64 count, Dtype type, ReduceOp op, ReduceOrder order, void* scratch,

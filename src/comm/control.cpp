@@ -134,6 +134,15 @@ void Control::collective_done(i64 ticket) {
     }
 }
 
+void Control::note_wait(i64 ticket, std::string_view axis, double begin_s) {
+    constexpr double least_s = 2e-6;  // what the noting itself costs
+    const double now = steady_seconds();
+    if (wait_observer_ && now - begin_s > least_s) {
+        const FlightEntry* const entry = flight.of_ticket(ticket);
+        wait_observer_({entry != nullptr ? std::string_view(entry->label) : std::string_view(), axis, begin_s, now});
+    }
+}
+
 void Control::check() const {
     if (failed()) {
         const Failure known = failure();

@@ -32,7 +32,8 @@ private:
     std::array<std::atomic<u64>, Words> words_;
 };
 
-enum class RankState : int { empty, running, finishing, finished, failed };
+// resting: alive, and not meant to move (Session::rest).
+enum class RankState : int { empty, running, finishing, finished, failed, resting };
 
 struct RankSlot {
     std::atomic<int> pid, world_rank;
@@ -79,6 +80,7 @@ public:
     struct Place {
         int world_rank = 0, node_rank = 0, node_size = 1, node = 0, nodes = 1;
         std::string host;
+        i64 cores = 1;                // that ranks of this node may use
         bool oversubscribed = false;  // more ranks than cores on this node
     };
     static i64 segment_bytes(int ranks);
@@ -96,6 +98,12 @@ public:
     i64 collective_issued(i64 sequence, std::string_view label, std::string_view axis, i64 bytes);
     void collective_done(i64 ticket);
     void observe_collectives(CollectiveObserver observer) { observer_ = std::move(observer); }
+    void observe_waits(WaitObserver observer) { wait_observer_ = std::move(observer); }
+    // The thread gave its time since `begin_s` to the operation of `ticket` on `axis`.
+    void note_wait(i64 ticket, std::string_view axis, double begin_s);
+    [[nodiscard]] bool notes_waits() const { return static_cast<bool>(wait_observer_); }
+    // Where a part of the ranks runs and the rest of them rest.
+    void set_oversubscribed(bool oversubscribed) { place_.oversubscribed = oversubscribed; }
     void waiting_since(double seconds) { own().waiting_s.store(seconds, std::memory_order_relaxed); }
     void check() const;  // throws Error(peer) once a failure is known on this node
 
@@ -115,6 +123,7 @@ private:
         telling_;  // guards the two below, and holds the exit back while a message or the hook is under way
     bool printed_ = false;
     CollectiveObserver observer_;  // of the main thread only
+    WaitObserver wait_observer_;   // the same
     FailureHook hook_;
     Place place_;
     NodeSegment* segment_;

@@ -34,7 +34,12 @@ public:
         return operation_->done;
     }
     void wait() override {
-        wait_until([this] { return test(); }, &core_->engine().control(), [this] { return operation_->completed(); });
+        Control& control = core_->engine().control();
+        const double begin = control.notes_waits() ? steady_seconds() : 0;
+        wait_until([this] { return test(); }, &control, [this] { return operation_->completed(); });
+        if (begin > 0) {
+            control.note_wait(operation_->ticket, core_->axis(), begin);
+        }
     }
 
 private:
@@ -51,8 +56,8 @@ void CommEngine::progress() {
     }
 }
 
-Core::Core(MPI_Comm comm, MPI_Comm compare_comm, std::shared_ptr<CommEngine> engine)
-    : comm_(comm), compare_comm_(compare_comm), engine_(std::move(engine)) {
+Core::Core(MPI_Comm comm, MPI_Comm compare_comm, std::shared_ptr<CommEngine> engine, std::string axis)
+    : comm_(comm), compare_comm_(compare_comm), engine_(std::move(engine)), axis_(std::move(axis)) {
     engine_->add(this);
 }
 
@@ -85,6 +90,10 @@ Pending Core::start(i64 ticket, std::unique_ptr<Operation> operation) {
     shared->ticket = ticket;
     outstanding_.push_back(shared);
     engine_->progress();
+    Control& control = engine_->control();
+    if (const FlightEntry* const entry = control.notes_waits() ? control.flight.of_ticket(ticket) : nullptr) {
+        control.note_wait(ticket, axis_, entry->issued_s);  // MPI moves data in the calls themselves
+    }
     return Pending(std::make_unique<MpiState>(shared_from_this(), std::move(shared)));
 }
 

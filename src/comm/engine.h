@@ -3,6 +3,7 @@
 // all communicators of the session.
 #pragma once
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "src/comm/communicator.h"
@@ -39,11 +40,12 @@ private:
 // What outlives a communicator object while its operations are under way: the MPI communicators and the operations.
 class Core final : public Mover, public std::enable_shared_from_this<Core> {
 public:
-    Core(MPI_Comm comm, MPI_Comm compare_comm, std::shared_ptr<CommEngine> engine);
+    Core(MPI_Comm comm, MPI_Comm compare_comm, std::shared_ptr<CommEngine> engine, std::string axis);
     ~Core() override;  // frees both, unless operations were left open or the job is ending
     [[nodiscard]] MPI_Comm comm() const { return comm_; }
     [[nodiscard]] MPI_Comm compare_comm() const { return compare_comm_; }  // MPI_COMM_NULL = not comparing
     [[nodiscard]] CommEngine& engine() { return *engine_; }
+    [[nodiscard]] const std::string& axis() const { return axis_; }
     [[nodiscard]] bool idle() const { return outstanding_.empty(); }
     Pending start(i64 ticket, std::unique_ptr<Operation> operation);
 
@@ -52,6 +54,7 @@ public:
 private:
     MPI_Comm comm_, compare_comm_;
     std::shared_ptr<CommEngine> engine_;
+    std::string axis_;
     std::vector<std::shared_ptr<Operation>> outstanding_;
 };
 

@@ -33,8 +33,13 @@ i64 FlightRecord::issue(i64 sequence, std::string_view label, std::string_view a
     return next_++;
 }
 
+const FlightEntry* FlightRecord::of_ticket(i64 ticket) const {
+    const bool kept = ticket >= 0 && ticket < next_ && next_ - ticket <= capacity;
+    return kept ? &ring_[static_cast<std::size_t>(ticket % capacity)] : nullptr;
+}
+
 const FlightEntry* FlightRecord::done(i64 ticket, double now_s) {
-    if (ticket < 0 || ticket >= next_ || next_ - ticket > capacity) {
+    if (of_ticket(ticket) == nullptr) {
         return nullptr;
     }
     FlightEntry& entry = ring_[static_cast<std::size_t>(ticket % capacity)];

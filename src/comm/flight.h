@@ -24,6 +24,16 @@ struct FlightEntry {
 // Told of each collective and message that is done, on the thread that issues them; makes none itself.
 using CollectiveObserver = std::function<void(const FlightEntry&)>;
 
+// Time that the thread of a rank spent on communication: handing an operation to MPI, or waiting for it. Seconds of the
+// steady clock.
+struct CommWait {
+    std::string_view label;  // empty where the flight record has forgotten it
+    std::string_view axis;
+    double begin_s = 0, end_s = 0;
+};
+// Told of each, on that thread, as it ends; makes no collective itself.
+using WaitObserver = std::function<void(const CommWait&)>;
+
 // "#345 'gradients.bucket.3' (dp, 1.2 MB)"
 std::string describe_collective(i64 sequence, std::string_view label, std::string_view axis, i64 bytes);
 
@@ -35,6 +45,7 @@ public:
     // The entry; null, and no effect, once it was overwritten.
     const FlightEntry* done(i64 ticket, double now_s);
     [[nodiscard]] i64 issued() const { return next_; }
+    [[nodiscard]] const FlightEntry* of_ticket(i64 ticket) const;  // null once it was overwritten
     // Entry `back` calls before the newest (0 = newest); null where there is none.
     [[nodiscard]] const FlightEntry* entry(i64 back) const;
     // Entries not yet complete, newest first, parted by commas; empty when all are.

@@ -5,20 +5,24 @@
 #include <cstdlib>
 #include <exception>
 #include <fmt/format.h>
-#include <sys/stat.h>
+#include <fmt/ranges.h>
+#include <set>
 #include <unistd.h>
 #include <vector>
 
 #include "src/base/host.h"
+#include "src/base/text.h"
 #include "src/comm/affinity.h"
 #include "src/comm/communicator_mpi.h"
 #include "src/comm/engine.h"
 #include "src/comm/launch.h"
 #include "src/comm/links.h"
 #include "src/comm/mpi_check.h"
+#include "src/comm/mpi_start.h"
 #include "src/comm/node_memory.h"
 #include "src/comm/signals.h"
 #include "src/comm/source_text.h"
+#include "src/comm/wait.h"
 #include "src/comm/watchdog.h"
 
 namespace ogrom {
@@ -39,88 +43,19 @@ std::shared_ptr<Control> make_control(NodeMemory&& memory, const Control::Place&
     return {held, &held->control};
 }
 
-// Test hook: OGROM_TEST_NODE_SPLIT=2 makes two nodes of this one, so that the links between nodes run on one machine.
-int pretended_nodes() {
-    const char* text = std::getenv("OGROM_TEST_NODE_SPLIT");
-    return text == nullptr ? 1 : std::max(1, std::atoi(text));
+// "NODE WORD,WORD,...": the node of a rank and the cores that it may use.
+std::string place_text(int node, const CpuMask& mask) {
+    const auto last = std::find_if(mask.rbegin(), mask.rend(), [](u64 word) { return word != 0; }).base();
+    return fmt::format("{} {:x}", node, fmt::join(mask.begin(), last, ","));
 }
 
-std::string_view name_of_level(int level) {
-    switch (level) {
-        case MPI_THREAD_SINGLE:
-            return "SINGLE";
-        case MPI_THREAD_FUNNELED:
-            return "FUNNELED";
-        case MPI_THREAD_SERIALIZED:
-            return "SERIALIZED";
-        default:
-            return "MULTIPLE";
+CpuMask mask_of(const std::string& text) {
+    CpuMask mask{};
+    const std::vector<std::string> words = split(text, ',');
+    for (std::size_t i = 0; i < words.size() && i < mask.size(); ++i) {
+        mask[i] = std::strtoull(words[i].c_str(), nullptr, 16);
     }
-}
-
-// Before MPI the launcher's cores stand for those of all its ranks on this node: a rank may be bound to one of them.
-bool launched_oversubscribed(long ranks) {
-    const Launcher launcher = find_launcher();
-    const CpuMask masks[] = {allowed_cpus(0), launcher.pid != 0 ? allowed_cpus(launcher.pid) : CpuMask{}};
-    return ranks > count_cpus(masks);
-}
-
-bool node_oversubscribed(MPI_Comm node, int ranks) {
-    const CpuMask own = allowed_cpus(0);
-    std::vector<CpuMask> masks(static_cast<std::size_t>(ranks));
-    OGROM_MPI(MPI_Allgather(own.data(), sizeof(CpuMask), MPI_BYTE, masks.data(), sizeof(CpuMask), MPI_BYTE, node));
-    return ranks > count_cpus(masks);
-}
-
-void start_mpi() {
-    const LaunchFacts facts = read_launch([](const char* name) { return std::getenv(name); }, geteuid() == 0);
-    if (launched_oversubscribed(facts.local_tasks.value_or(1))) {
-        setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);  // the user's own setting stays
-    }
-    // Operations of several axes wait on the device at the same time, each in a stream of its own; with the default of
-    // 8 hardware queues one can stand behind another that waits for it. Read when the GPU is first used.
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-    int finalized = 0;
-    OGROM_MPI(MPI_Finalized(&finalized));
-    require(finalized == 0, ExitCode::peer, "a process can start MPI only once");
-    // Open MPI ends a process within MPI_Init there, with pages of advice and no word of ours.
-    require(!facts.step_without_pmi, ExitCode::usage, launch_refusal(facts, 1));
-    int provided = MPI_THREAD_SINGLE;
-    OGROM_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided));
-    return_errors(MPI_COMM_WORLD);
-    return_errors(MPI_COMM_SELF);
-    int size = 0;
-    OGROM_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
-    std::string refusal = launch_refusal(facts, size);
-    if (refusal.empty() && provided < MPI_THREAD_FUNNELED) {
-        refusal = fmt::format(
-            "MPI gives thread level {}, but FUNNELED is needed: the watchdog, OpenMP and input threads "
-            "run beside the one that calls MPI. Use an MPI library built with thread support",
-            name_of_level(provided));
-    }
-    if (!refusal.empty()) {
-        MPI_Finalize();
-        fail(ExitCode::usage, refusal);
-    }
-}
-
-// Ranks that share memory and see each other's process ids.
-MPI_Comm split_node(int rank) {
-    MPI_Comm shared = MPI_COMM_NULL, node = MPI_COMM_NULL;
-    OGROM_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &shared));
-    return_errors(shared);
-    struct stat space = {};
-    int colour = stat("/proc/self/ns/pid", &space) == 0 ? static_cast<int>(space.st_ino & 0x3fffffff) : 0;
-    int local = 0, locals = 1;
-    OGROM_MPI(MPI_Comm_rank(shared, &local));
-    OGROM_MPI(MPI_Comm_size(shared, &locals));
-    if (const int nodes = pretended_nodes(); nodes > 1) {
-        colour = local * nodes / locals;
-    }
-    OGROM_MPI(MPI_Comm_split(shared, colour, rank, &node));
-    return_errors(node);
-    OGROM_MPI(MPI_Comm_free(&shared));
-    return node;
+    return mask;
 }
 
 }  // namespace
@@ -143,6 +78,8 @@ std::string_view name_of(Phase phase) {
             return "report";
         case Phase::stop:
             return "stop";
+        case Phase::idle:
+            return "idle";
     }
     return "?";
 }
@@ -156,6 +93,7 @@ struct Session::Impl {
     std::unique_ptr<Watchdog> watchdog;
     std::unique_ptr<Communicator> world;
     int exceptions = std::uncaught_exceptions();
+    Impl* whole = nullptr;  // of a part: the session that it is a part of
 
     explicit Impl(const Options& given) : options(given) {
         place.host = host_name();
@@ -178,13 +116,40 @@ struct Session::Impl {
         world = make_mpi_communicator(copy, "world", communicators);
     }
 
+    // Of a part: `world` holds its ranks alone. What is seen and told stays with the whole.
+    Impl(Impl& all, std::unique_ptr<Communicator> ranks)
+        : options(all.options),
+          place(all.place),
+          size(ranks->size()),
+          communicators(all.communicators),
+          world(std::move(ranks)),
+          whole(&all) {
+        place.world_rank = world->rank();
+        std::vector<CpuMask> here;
+        std::set<std::string> nodes;
+        for (const std::string& text : gather_text(*world, place_text(all.place.node, allowed_cpus(0)), "places")) {
+            const std::size_t blank = text.find(' ');
+            nodes.insert(text.substr(0, blank));
+            if (text.substr(0, blank) == fmt::format("{}", all.place.node)) {
+                here.push_back(mask_of(text.substr(blank + 1)));
+            }
+        }
+        // The first ranks of the world are the first of their nodes too: node_rank stays.
+        place.nodes = static_cast<int>(nodes.size());
+        place.node_size = static_cast<int>(here.size());
+        place.cores = count_cpus(here);
+        place.oversubscribed = place.node_size > place.cores;
+        communicators.control->set_oversubscribed(place.oversubscribed);
+    }
+
     void find_place() {
         OGROM_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &place.world_rank));
         OGROM_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
         MPI_Comm node = split_node(place.world_rank);
         OGROM_MPI(MPI_Comm_rank(node, &place.node_rank));
         OGROM_MPI(MPI_Comm_size(node, &place.node_size));
-        place.oversubscribed = node_oversubscribed(node, place.node_size);
+        place.cores = count_node_cores(node, place.node_size);
+        place.oversubscribed = place.node_size > place.cores;
         // Nodes are numbered by their lowest world rank, which is their leader: node 0 holds rank 0.
         int leader = place.world_rank;
         OGROM_MPI(MPI_Bcast(&leader, 1, MPI_INT, 0, node));
@@ -235,6 +200,16 @@ struct Session::Impl {
     }
 
     ~Impl() {
+        if (whole != nullptr) {
+            if (std::uncaught_exceptions() == exceptions) {  // else the job ends, and whoever wanted to be told is
+                world.reset();
+                communicators.control->set_failure_hook({});
+                communicators.control->observe_collectives({});
+                communicators.control->observe_waits({});
+                communicators.control->set_oversubscribed(whole->place.oversubscribed);
+            }
+            return;
+        }
         if (options.single || world == nullptr) {
             return;
         }
@@ -252,6 +227,9 @@ struct Session::Impl {
 
     // Publishes the failure (unless one is known), prints when it became ours and we are on node 0, ends the process.
     [[noreturn]] void leave(ExitCode code, const std::string& message, const std::string& where) {
+        if (whole != nullptr) {
+            whole->leave(code, message, where);
+        }
         std::fflush(nullptr);
         std::string text = where.empty() ? message : fmt::format("{} [{}]", message, where);
         Control& control = *communicators.control;
@@ -305,6 +283,7 @@ struct Session::Impl {
 };
 
 Session::Session(const Options& options) : impl_(std::make_unique<Impl>(options)) {}
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Session::~Session() = default;
 
 int Session::rank() const {
@@ -322,6 +301,12 @@ int Session::node_size() const {
 int Session::node() const {
     return impl_->place.node;
 }
+i64 Session::node_cores() const {
+    return impl_->place.cores;
+}
+int Session::nodes() const {
+    return impl_->place.nodes;
+}
 const std::string& Session::host() const {
     return impl_->place.host;
 }
@@ -331,6 +316,24 @@ Communicator& Session::world() {
 
 std::unique_ptr<Communicator> Session::split(int colour, int key, const std::string& name) {
     return world().split(colour, key, name, CollectiveCheck::off);
+}
+
+std::unique_ptr<Session> Session::part(int ranks) {
+    OGROM_ASSERT(ranks >= 1 && ranks <= size());
+    auto world = split(rank() < ranks ? 0 : -1, rank(), "world");
+    if (world == nullptr) {
+        return nullptr;
+    }
+    return std::unique_ptr<Session>(new Session(std::make_unique<Impl>(*impl_, std::move(world))));
+}
+
+void Session::rest(Pending& pending) {
+    Control& control = *impl_->communicators.control;
+    control.set_phase(Phase::idle, 0);
+    control.own().state.store(RankState::resting);
+    wait_resting([&] { return pending.test(); }, control);
+    control.own().state.store(RankState::running);
+    control.moved();
 }
 
 void Session::set_phase(Phase phase, i64 step) {
@@ -347,6 +350,10 @@ void Session::on_failure(FailureHook hook) {
 
 void Session::observe_collectives(CollectiveObserver observer) {
     impl_->communicators.control->observe_collectives(std::move(observer));
+}
+
+void Session::observe_waits(WaitObserver observer) {
+    impl_->communicators.control->observe_waits(std::move(observer));
 }
 
 bool Session::stop_requested() const {

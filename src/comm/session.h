@@ -12,7 +12,7 @@
 namespace ogrom {
 
 // What a rank is doing, published for the watchdog and the error message. Cheap: one store to shared memory.
-enum class Phase { start, plan, load, train, evaluate, save, report, stop };
+enum class Phase { start, plan, load, train, evaluate, save, report, stop, idle };
 std::string_view name_of(Phase phase);
 
 // Told the exit code and the one message of a failure, as it was printed.
@@ -38,10 +38,21 @@ public:
     [[nodiscard]] int node_rank() const;  // rank among those that share this node's memory
     [[nodiscard]] int node_size() const;
     [[nodiscard]] int node() const;  // nodes are numbered by their lowest rank
+    [[nodiscard]] i64 node_cores() const;  // that the ranks of this node may use together
+    [[nodiscard]] int nodes() const;       // that have a rank of this session
     [[nodiscard]] const std::string& host() const;
     [[nodiscard]] Communicator& world();
     // A communicator over the ranks of `colour`, ordered by `key`.
     std::unique_ptr<Communicator> split(int colour, int key, const std::string& name);
+
+    // The first `ranks` ranks as a session of their own, with its world, rank, size and place on the node; null on the
+    // other ranks, which rest() meanwhile. Watchdog, signals and failures stay those of the whole: whoever fails, in
+    // the part or beside it, ends the job. Collective over all ranks; nothing else of the whole may be called while the
+    // part lives, but by those who rest. It ends before the whole does.
+    std::unique_ptr<Session> part(int ranks);
+    // Waits for `pending` without taking the core: naps of milliseconds. A rank that rests is not one that hangs: the
+    // watchdog does not count it among those that should move, and still sees it die.
+    void rest(Pending& pending);
 
     // More ranks on this node than cores that they may use together.
     [[nodiscard]] bool oversubscribed() const;
@@ -59,9 +70,12 @@ public:
     void on_failure(FailureHook hook);
     // What every axis carries, as it completes (train.trace). An empty one takes it back.
     void observe_collectives(CollectiveObserver observer);
+    // Of the time that this rank's thread gave to communication instead of its work. An empty one takes it back.
+    void observe_waits(WaitObserver observer);
 
 private:
     struct Impl;
+    explicit Session(std::unique_ptr<Impl> impl);
     std::unique_ptr<Impl> impl_;
 };
 

@@ -143,7 +143,11 @@ public:
         return call_->held;
     }
     void wait() override {
+        const double begin = control().notes_waits() ? steady_seconds() : 0;
         wait_until([this] { return test(); }, &control(), [this] { return call_->completed; });
+        if (begin > 0) {
+            control().note_wait(call_->ticket, core_->impl_->parts.axis, begin);
+        }
     }
     void wait_host() override {
         wait();

@@ -1,5 +1,6 @@
 #include "src/comm/wait.h"
 
+#include <algorithm>
 #include <sched.h>
 #include <time.h>
 
@@ -19,6 +20,17 @@ void give_way(long turns, bool oversubscribed) {
     }
     const timespec nap{0, 50'000};
     nanosleep(&nap, nullptr);
+}
+
+void wait_resting(const std::function<bool()>& done, Control& control) {
+    constexpr long longest_ns = 10'000'000;
+    long nap_ns = 100'000;
+    while (!done()) {
+        control.check();
+        const timespec nap{0, nap_ns};
+        nanosleep(&nap, nullptr);
+        nap_ns = std::min(nap_ns * 2, longest_ns);
+    }
 }
 
 void wait_until(const std::function<bool()>& done, Control* control, const std::function<long()>& progress) {

@@ -12,6 +12,10 @@ class Control;
 // each change restarts the deadline. Throws Error(peer) when a failure is known on this node.
 void wait_until(const std::function<bool()>& done, Control* control, const std::function<long()>& progress);
 
+// For a rank that has nothing to do until then, minutes perhaps: naps between the tests, so that it takes no core from
+// those that work. `done` answers up to 10 ms late. Throws Error(peer) when a failure is known on this node.
+void wait_resting(const std::function<bool()>& done, Control& control);
+
 // Gives the core away, longer the longer one has waited. `turns` counts calls since the last progress.
 void give_way(long turns, bool oversubscribed);
 

@@ -31,6 +31,11 @@ struct Watched {
 };
 
 bool alive_state(RankState state) {
+    return state == RankState::running || state == RankState::finishing || state == RankState::resting;
+}
+
+// Should move or wait for someone who does.
+bool works(RankState state) {
     return state == RankState::running || state == RankState::finishing;
 }
 
@@ -182,10 +187,10 @@ struct Watchdog::Impl {
         if (!alive_state(control->own().state.load())) {
             return 0;  // this rank is done: nothing here waits for anyone
         }
-        double least = now;
+        double least = now;  // a node whose ranks all rest keeps no other from being found stalled
         for (std::size_t i = 0; i < ranks.size(); ++i) {
             const RankSlot& slot = control->slot(static_cast<int>(i));
-            if (alive_state(slot.state.load())) {
+            if (works(slot.state.load())) {
                 const bool here = static_cast<int>(i) == control->place().node_rank;
                 const bool quiet = !here && now - ranks[i].seen_s > timeout_s / 4;
                 const double since = slot.waiting_s.load(std::memory_order_relaxed);
@@ -206,7 +211,7 @@ struct Watchdog::Impl {
         for (std::size_t i = 0; i < ranks.size() && longest > timeout_s; ++i) {
             const RankSlot& slot = control->slot(static_cast<int>(i));
             const double moved = slot.moved_s.load(std::memory_order_relaxed);
-            if (alive_state(slot.state.load()) && slot.waiting_s.load() == 0 && now - moved > timeout_s &&
+            if (works(slot.state.load()) && slot.waiting_s.load() == 0 && now - moved > timeout_s &&
                 moved != ranks[i].noted_s) {
                 ranks[i].noted_s = moved;
                 print_message(fmt::format("note: {} is busy in {} for {:.0f} s and keeps others waiting",
@@ -229,6 +234,9 @@ struct Watchdog::Impl {
         std::string others;
         for (std::size_t i = 0; i < ranks.size(); ++i) {
             const RankSlot& slot = control->slot(static_cast<int>(i));
+            if (slot.state.load() == RankState::resting) {
+                continue;
+            }
             if (slot.sequence.load() < behind->sequence.load()) {
                 behind = &slot;
             }

@@ -24,6 +24,7 @@ void add_inspect(CLI::App& app, Invocation& chosen);
 void add_keys(CLI::App& app, Invocation& chosen);
 void add_selftest(CLI::App& app, Invocation& chosen);
 void add_check(CLI::App& app, Invocation& chosen);
+void add_scale(CLI::App& app, Invocation& chosen);
 void add_convert(CLI::App& app, Invocation& chosen);
 void add_hosts(CLI::App& app, Invocation& chosen);
 

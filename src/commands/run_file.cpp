@@ -45,4 +45,16 @@ RunConfig resolve_run_file(const std::string& path, const std::vector<std::strin
     return parse_run(input);
 }
 
+double timeout_of(const std::string& path, const std::vector<std::string>& overrides) {
+    ParseInput input;
+    input.path = path;
+    input.overrides = overrides;
+    input.ranks = 0;
+    try {
+        return parse_run(input).comm.timeout_s;
+    } catch (const Error&) {
+        return CommConfig{}.timeout_s;
+    }
+}
+
 }  // namespace ogrom

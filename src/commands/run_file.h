@@ -14,4 +14,8 @@ enum class TokenSetNeed { always, for_vocabulary };
 RunConfig resolve_run_file(const std::string& path, const std::vector<std::string>& overrides, i64 ranks,
                            TokenSetNeed need);
 
+// comm.timeout_s: the watchdog starts before the ranks are known, so its time is read first. The standard one where the
+// file is at fault, which is reported once the session can speak for all ranks.
+double timeout_of(const std::string& path, const std::vector<std::string>& overrides);
+
 }  // namespace ogrom

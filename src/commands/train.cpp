@@ -31,20 +31,6 @@ struct TrainArguments {
     bool json = false, verify = false;
 };
 
-// The watchdog starts before the ranks are known, so its time is read first; faults of the file are reported once the
-// session can speak for all ranks.
-double timeout_of(const TrainArguments& arguments) {
-    ParseInput input;
-    input.path = arguments.run_file;
-    input.overrides = arguments.overrides;
-    input.ranks = 0;
-    try {
-        return parse_run(input).comm.timeout_s;
-    } catch (const Error&) {
-        return CommConfig{}.timeout_s;
-    }
-}
-
 // Pictures carry the name of the folder that holds them: runs of one file differ in it.
 std::string title_of(const RunConfig& run) {
     const std::filesystem::path folder = std::filesystem::path(run.run.output).lexically_normal();
@@ -186,7 +172,7 @@ void add_train(CLI::App& app, Invocation& chosen) {
             set_init_from(*arguments, choice);
         }
         chosen.needs_session = true;
-        chosen.timeout_s = timeout_of(*arguments);
+        chosen.timeout_s = timeout_of(arguments->run_file, arguments->overrides);
         chosen.run = [arguments, choice](Session* session) { return train_command(*arguments, choice, *session); };
     });
 }

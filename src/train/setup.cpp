@@ -47,12 +47,6 @@ void add_host_lines(Ledger& ledger, const RunConfig& run, const Decisions& decis
     }
 }
 
-std::string command_line() {
-    std::ifstream in("/proc/self/cmdline");
-    std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-    return shell_words(text);
-}
-
 // Ranks whose ledger does not fit say so before any of them takes memory; rank 0 then prints the plan, so that the user
 // sees what the bytes are. Collective.
 void require_fit_everywhere(Session& session, const RunConfig& run, const Mesh& mesh, const Device& device,
@@ -104,6 +98,12 @@ Device choose_device(Session& session, const RunConfig& run) {
             rank, reason);
     });
     return device;
+}
+
+std::string command_line() {
+    std::ifstream in("/proc/self/cmdline");
+    std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    return shell_words(text);
 }
 
 AxisOptions axis_options(const TransportChoice& transport, const Queues& queues) {
@@ -175,6 +175,35 @@ Workplace prepare_workplace(Session& session, const RunConfig& run, const Mesh& 
     require_fit_everywhere(session, run, mesh, device, place);
     reset_peak();
     return place;
+}
+
+std::string place_refusal(Session& session, const RunConfig& run) {
+    std::string mine;
+    try {
+        const Device device = choose_device(session, run);
+        (void)agree_transport(session.world(), session.host(), device, run);
+        const MeshShape shape = fitting_shape(run.parallel, session.size());
+        const Decisions decisions =
+            decide(run, shape, place_of(session.rank(), shape), threads_of(session, run), device.backend);
+        Ledger ledger = plan_ledger(run, decisions, session.rank(), session.size());
+        ledger.add("libraries", Tier::baseline, resident_memory().anonymous, "measured");
+        try {
+            require_fit(ledger, session.node_size(), free_memory(), device);
+        } catch (const Error& error) {
+            mine = fmt::format("rank {}: {}", session.rank(), error.what());
+        }
+    } catch (const Error& error) {  // said on every rank alike
+        if (error.code() != ExitCode::usage) {
+            throw;
+        }
+        return error.what();
+    }
+    for (const std::string& text : gather_text(session.world(), mine, "memory looked at")) {
+        if (!text.empty()) {
+            return text;
+        }
+    }
+    return {};
 }
 
 void add_gpu_lines(Ledger& ledger, const Device& device, i64 ranks_per_gpu, i64 arena_bytes) {

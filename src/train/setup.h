@@ -47,6 +47,13 @@ Workplace prepare_workplace(Session& session, const RunConfig& run, const Mesh& 
 // "kernels.scratch" and "context". `arena_bytes`: of this rank there.
 void add_gpu_lines(Ledger& ledger, const Device& device, i64 ranks_per_gpu, i64 arena_bytes);
 
+// Why the ranks of `session` cannot run it: a device that lacks something, memory that is short on one of them; empty
+// where they can. Looks at the machine, takes nothing. Collective, the same text on all.
+std::string place_refusal(Session& session, const RunConfig& run);
+
+// The command that started this process, as a shell reads it back.
+std::string command_line();
+
 // Identity of the tokenizer of the training set, and provenance of this
 // process.
 SavedTexts describe_run(Session& session, const RunConfig& run, const Mesh& mesh, const Device& device);

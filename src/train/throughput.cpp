@@ -4,17 +4,14 @@
 
 namespace ogrom {
 
-namespace {
-
 // With full recomputation of every n-th layer: that share of it.
-double hardware_flops(const RunConfig& run, const cost::Model& model) {
+double hardware_flops(const RunConfig& run) {
+    const cost::Model model = cost_model(run.model, run.train.sequence);
     const double none = cost::hardware_flops(model, Recompute::none);
     const double all = cost::hardware_flops(model, run.train.recompute);
     const i64 layers = ceil_div(run.model.layers, run.train.recompute_interval);
     return none + (all - none) * static_cast<double>(layers) / static_cast<double>(run.model.layers);
 }
-
-}  // namespace
 
 void set_rates(StepMetrics& row, const RunConfig& run, const StepTimes& times, double matmul_rate) {
     const cost::Model model = cost_model(run.model, run.train.sequence);
@@ -33,7 +30,7 @@ void set_rates(StepMetrics& row, const RunConfig& run, const StepTimes& times, d
     const double tera_tokens = rank_tokens / times.step_s / 1e12;
     row.model_tflops = tera_tokens * cost::model_flops(model);
     row.model_tflops_square = tera_tokens * cost::model_flops_square(model);
-    row.hardware_tflops = tera_tokens * hardware_flops(run, model);
+    row.hardware_tflops = tera_tokens * hardware_flops(run);
     row.fraction_of_sgemm = matmul_rate > 0 ? row.model_tflops * 1e12 / matmul_rate : 0;
 }
 

@@ -10,6 +10,9 @@ namespace ogrom {
 
 cost::Model cost_model(const ModelConfig& model, i64 sequence);
 
+// Per token: what the device does, recomputation of every n-th layer counted.
+double hardware_flops(const RunConfig& run);
+
 // What a step took, on this rank.
 struct StepTimes {
     double step_s = 0;  // data, forward, backward, exchange, update; no evaluation, no save

@@ -1,14 +1,11 @@
 #include "src/train/trace_file.h"
 
-#include <chrono>
-#include <cstdlib>
 #include <fmt/format.h>
 #include <unistd.h>
 #include <utility>
 
 #include "src/base/file.h"
 #include "src/base/log.h"
-#include "src/pipeline/execute.h"
 
 namespace ogrom {
 namespace {
@@ -63,65 +60,30 @@ void TraceFile::require_writable(const std::string& path) {
 
 TraceFile::TraceFile(Session& session, std::string path, i64 end_step)
     : session_(session), path_(std::move(path)), end_step_(end_step) {
-    if (path_.empty()) {
-        return;
+    if (!path_.empty()) {
+        recorder_ = std::make_unique<SpanRecorder>(session_, spans_per_rank, SpanRecorder::Waits::no);
     }
-    agree_epoch();
-    const auto epoch = std::chrono::duration_cast<Trace::Clock::duration>(std::chrono::duration<double>(epoch_s_));
-    trace_ = std::make_unique<Trace>(spans_per_rank, Trace::Clock::time_point(epoch));
-    session_.observe_collectives([this](const FlightEntry& entry) { observe(entry); });
-}
-
-TraceFile::~TraceFile() {
-    session_.observe_collectives({});
-}
-
-// Ranks of one host share its clock, and so the epoch of their first rank; hosts meet at a barrier.
-void TraceFile::agree_epoch() {
-    session_.world().barrier("trace begins").wait();
-    const double now = std::chrono::duration<double>(Trace::Clock::now().time_since_epoch()).count();
-    for (const std::string& text :
-         gather_text(session_.world(), fmt::format("{:.9f} {}", now, session_.host()), "trace")) {
-        const std::size_t blank = text.find(' ');
-        if (text.substr(blank + 1) == session_.host()) {
-            epoch_s_ = std::strtod(text.c_str(), nullptr);
-            return;
-        }
-    }
-}
-
-// Boundaries of the pipeline are recorded by the executor, which knows their micro-batch.
-void TraceFile::observe(const FlightEntry& entry) {
-    if (!trace_ || entry.label == activation_label || entry.label == gradient_label) {
-        return;
-    }
-    TraceSpan span;
-    span.category = SpanCategory::communication;
-    span.start = entry.issued_s - epoch_s_;
-    span.end = entry.done_s - epoch_s_;
-    span.bytes = entry.bytes;
-    trace_->add(fmt::format("{} ({})", entry.label, entry.axis), span);
 }
 
 void TraceFile::begin_step(i64 step) {
-    if (!trace_) {
+    if (!recorder_) {
         return;
     }
     if (step >= end_step_) {
         write();
     } else {
-        trace_->set_step(step + 1);
+        recorder_->trace().set_step(step + 1);
     }
 }
 
 void TraceFile::finish() {
-    if (trace_) {
+    if (recorder_) {
         write();
     }
 }
 
 void TraceFile::gather() {
-    const std::string mine = serialise_spans(trace_->spans());
+    const std::string mine = serialise_spans(recorder_->trace().spans());
     std::size_t at = 0;
     if (session_.rank() == 0) {
         ranks_.resize(static_cast<std::size_t>(session_.size()));
@@ -137,20 +99,21 @@ void TraceFile::gather() {
 }
 
 void TraceFile::write() {
-    session_.observe_collectives({});
+    recorder_->stop();
     gather();
     if (session_.rank() == 0) {
         try {
             write_file_atomic(path_, chrome_trace(ranks_));
-            log_info("trace {}{}", path_,
-                     trace_->dropped() > 0
-                         ? fmt::format(" ({} spans of rank 0 did not fit and are left out)", trace_->dropped())
-                         : std::string());
+            log_info(
+                "trace {}{}", path_,
+                recorder_->trace().dropped() > 0
+                    ? fmt::format(" ({} spans of rank 0 did not fit and are left out)", recorder_->trace().dropped())
+                    : std::string());
         } catch (const Error& error) {
             log_warning("train.trace: not written: {}; training goes on", error.what());
         }
     }
-    trace_.reset();
+    recorder_.reset();
 }
 
 }  // namespace ogrom

@@ -8,6 +8,7 @@
 #include "src/comm/session.h"
 #include "src/device/ledger.h"
 #include "src/pipeline/trace.h"
+#include "src/train/span_recorder.h"
 
 namespace ogrom {
 
@@ -21,11 +22,10 @@ public:
     // `path` empty: no trace. Steps below `end_step` are recorded, under the number that metrics give them (from 1).
     // Collective.
     TraceFile(Session& session, std::string path, i64 end_step);
-    ~TraceFile();
     TraceFile(const TraceFile&) = delete;
     TraceFile& operator=(const TraceFile&) = delete;
     // What is to be recorded into now; null outside the traced steps.
-    [[nodiscard]] Trace* record() { return trace_.get(); }
+    [[nodiscard]] Trace* record() { return recorder_ ? &recorder_->trace() : nullptr; }
     // Collective: after the last traced step the file is written. A file that cannot be written (a full disk) is a
     // warning: training goes on.
     void begin_step(i64 step);
@@ -34,15 +34,12 @@ public:
     [[nodiscard]] const std::vector<std::vector<TraceSpan>>& ranks() const { return ranks_; }
 
 private:
-    void agree_epoch();
-    void observe(const FlightEntry& entry);
     void gather();
     void write();
     Session& session_;
     std::string path_;
     i64 end_step_;
-    double epoch_s_ = 0;  // of the steady clock
-    std::unique_ptr<Trace> trace_;
+    std::unique_ptr<SpanRecorder> recorder_;
     std::vector<std::vector<TraceSpan>> ranks_;
 };
 

@@ -24,6 +24,11 @@ TrainSummary train(Session& session, const RunConfig& run, const TrainOptions& o
     return with_weights_of(run, [&]<class T>(T) { return Trainer<T>(session, run, options).run(); });
 }
 
+bool measure_steps(Session& session, const RunConfig& run, i64 steps, StepWatch& watch) {
+    const TrainOptions options{.stop_after_steps = steps, .purpose = Purpose::measure, .watch = &watch};
+    return with_weights_of(run, [&]<class T>(T) { return Trainer<T>(session, run, options).run(); }).steps >= steps;
+}
+
 ReplayReport verify_resume(Session& session, const RunConfig& run, const ResumeChoice& resume) {
     TrainOptions options{.resume = resume, .purpose = Purpose::verify};
     options.resume.into = ResumeInto::nothing;

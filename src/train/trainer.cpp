@@ -38,7 +38,7 @@ Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& 
     place_ = prepare_workplace(session_, run_, mesh_, device_, axis_options(transport_, queues_));
     const bool gpu = device_.is_gpu();
     const PlanTold told{run_, mesh_.shape, place_, device_, transport_, session_};
-    if (!gpu) {
+    if (!gpu && !measures()) {
         announce_plan(told, *sampler_, valid_.get());
     }
     engine_ = std::make_unique<Engine<T>>(run_, place_.decisions, place_.ledger, mesh_, device_, queues_.compute);
@@ -51,7 +51,9 @@ Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& 
         record_passes();
         session_.world().barrier("devices warm").wait();
         add_gpu_lines(place_.ledger, device_, transport_.ranks_per_gpu, engine_->arena.device_bytes());
-        announce_plan(told, *sampler_, valid_.get());
+        if (!measures()) {
+            announce_plan(told, *sampler_, valid_.get());
+        }
     }
     if (hook) {
         engine_->units.set_hook(std::move(hook));
@@ -63,7 +65,7 @@ Trainer<T>::Trainer(Session& session, const RunConfig& run, const TrainOptions& 
     }
     trace_ =
         std::make_unique<TraceFile>(session_, trains() ? run_.train.trace : "", first_step_ + run_.train.trace_steps);
-    engine_->trace = trace_->record();
+    engine_->trace = record();
     replay_.emplace(run_.checkpoint.trace_steps, leads() ? ReplayTrace::Writes::yes : ReplayTrace::Writes::no,
                     replay_conditions(*engine_, place_.threads, texts_));
     if (folder_) {
@@ -102,11 +104,17 @@ template <class T>
 TrainSummary Trainer<T>::run() {
     Prefetch prefetch(*sampler_, run_.train, mesh_.place.dp, engine_->step, engine_->samples_read());
     summary_.launch_s = seconds_since_launch();
+    if (measures()) {
+        options_.watch->ready({place_, mesh_, device_, transport_, texts_.provenance_json});
+    }
     const Timer whole;
     while (engine_->step < run_.train.steps) {
         session_.set_phase(Phase::train, engine_->step + 1);
         trace_->begin_step(engine_->step);
-        engine_->trace = trace_->record();
+        engine_->trace = record();
+        if (measures()) {
+            options_.watch->begin(engine_->step + 1);
+        }
         const Timer timer;
         const std::vector<Batch> batches = next_batches(prefetch);
         const StepControl control = agree_control(mesh_, batches, wish(), saver_->writer());
@@ -127,11 +135,15 @@ TrainSummary Trainer<T>::run() {
                         bytes_sent(mesh_) - last_sent_};
         last_waited_s_ = prefetch.waited_s();
         last_sent_ = bytes_sent(mesh_);
+        if (measures()) {
+            options_.watch->end(engine_->step, result, control.targets, times);
+        }
         after_step(result, control.targets, times);
     }
     summary_.train_s = whole.seconds();
     trace_->finish();
     read_trace();
+    summary_.steps = engine_->step;
     finish();
     return summary_;
 }
@@ -192,7 +204,7 @@ void Trainer<T>::after_step(const StepResult& result, i64 targets, const StepTim
     }
     const bool last = engine_->step == run_.train.steps;
     const i64 interval = run_.train.eval_interval_steps;
-    if (valid_ && !result.skipped && (last || (interval > 0 && engine_->step % interval == 0))) {
+    if (valid_ && !measures() && !result.skipped && (last || (interval > 0 && engine_->step % interval == 0))) {
         evaluate_now();
         row.valid_loss = summary_.valid ? std::optional(summary_.valid->loss) : std::nullopt;
     }
@@ -203,7 +215,7 @@ void Trainer<T>::after_step(const StepResult& result, i64 targets, const StepTim
     if (replay_->wants(engine_->step)) {
         replay_->add(replay_row(*engine_, result));
     }
-    if (saver_->due()) {
+    if (trains() && saver_->due()) {
         saver_->save(best_valid_loss_);
     }
 }
@@ -274,6 +286,9 @@ bool Trainer<T>::stands_on_own() const {
 
 template <class T>
 void Trainer<T>::finish() {
+    if (measures()) {
+        return;
+    }
     const bool early = summary_.code == ExitCode::saved_for_requeue;
     if (early) {
         summary_.stopped_by = why_stopped();

@@ -30,7 +30,26 @@ namespace ogrom {
 
 enum class Purpose {
     train,
-    verify  // makes the steps again that the checkpoint's run recorded after it; writes nothing
+    verify,  // makes the steps again that the checkpoint's run recorded after it; writes nothing
+    measure  // makes steps for a watch: no run folder, no evaluation, no save; writes nothing
+};
+
+// What Purpose::measure is for: told of every step of this rank. Steps count from 1.
+class StepWatch {
+public:
+    // What the steps run on; valid until the trainer ends.
+    struct Place {
+        const Workplace& work;
+        const Mesh& mesh;
+        const Device& device;
+        const TransportChoice& transport;
+        const std::string& provenance_json;
+    };
+    virtual ~StepWatch() = default;
+    virtual Trace& trace() = 0;                  // spans of the steps
+    virtual void ready(const Place& place) = 0;  // before the first step
+    virtual void begin(i64 step) = 0;
+    virtual void end(i64 step, const StepResult& result, i64 targets, const StepTimes& times) = 0;
 };
 
 struct TrainOptions {
@@ -38,6 +57,7 @@ struct TrainOptions {
     TimeLimit time_limit = {};  // saved in time, exit 75
     i64 stop_after_steps = 0;   // of this process; 0 = none. As if a signal came then
     Purpose purpose = Purpose::train;
+    StepWatch* watch = nullptr;                                // of Purpose::measure
     std::function<void(std::span<const Batch>)> observe = {};  // what this rank takes in at each step; may be empty
 };
 
@@ -67,6 +87,8 @@ private:
     [[nodiscard]] bool out_of_time(double needed_s) const;
     [[nodiscard]] double to_save_s() const { return saver_ ? saver_->needed_s() : 0; }
     [[nodiscard]] bool trains() const { return options_.purpose == Purpose::train; }
+    [[nodiscard]] bool measures() const { return options_.purpose == Purpose::measure; }
+    [[nodiscard]] Trace* record() { return measures() ? &options_.watch->trace() : trace_->record(); }
     [[nodiscard]] std::vector<Batch> next_batches(Prefetch& prefetch) const;
     void read_trace();
     void after_step(const StepResult& result, i64 targets, const StepTimes& times);
@@ -111,6 +133,8 @@ private:
 
 // With weights of the type that precision.weights names (train/train.cpp).
 TrainSummary train(Session& session, const RunConfig& run, const TrainOptions& options);
+// A fresh model makes `steps` steps under `watch`. False: a signal stopped it. Collective.
+bool measure_steps(Session& session, const RunConfig& run, i64 steps, StepWatch& watch);
 ReplayReport verify_resume(Session& session, const RunConfig& run, const ResumeChoice& resume);
 
 }  // namespace ogrom

@@ -58,6 +58,9 @@ void Trainer<T>::record_passes() {
 template <class T>
 void Trainer<T>::find_checkpoint() {
     session_.set_phase(Phase::load, 0);
+    if (measures()) {  // of the weights it begins with no time depends
+        return;
+    }
     const std::string checkpoint = choose_checkpoint(session_.world(), run_, options_.resume);
     summary_.checkpoint = checkpoint;
     if (!checkpoint.empty() && !fault_active("init_over_resume")) {
@@ -66,7 +69,7 @@ void Trainer<T>::find_checkpoint() {
     } else if (trains() && !run_.checkpoint.init_from.empty()) {
         initial_.emplace(session_.world(), run_, texts_);
     }
-    if (!trains()) {
+    if (options_.purpose == Purpose::verify) {
         recorded_ = record_to_replay(session_.world(), checkpoint, found_ ? found_->weight_hash : 0);
     }
     session_.set_phase(Phase::plan, 0);

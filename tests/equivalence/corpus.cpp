@@ -20,11 +20,12 @@ void write_corpus(const std::string& prefix) {
     session().world().barrier("corpus").wait();
 }
 
-RunConfig corpus_run(const std::string& prefix, const std::string& output, const std::vector<std::string>& overrides) {
+RunConfig corpus_run(const std::string& prefix, const std::string& output, const std::vector<std::string>& overrides,
+                     i64 ranks) {
     ParseInput input;
     input.path = "corpus.toml";
     input.text = tiny_toml();
-    input.ranks = session().size();
+    input.ranks = ranks > 0 ? ranks : session().size();
     input.overrides = {fmt::format("data.train={}", prefix),
                        "data.tokenizer=byte",
                        "data.valid_fraction=0.2",

@@ -12,8 +12,9 @@ namespace ogrom::test {
 // Writes the token set `prefix` on rank 0; collective.
 void write_corpus(const std::string& prefix);
 
-// The tiny model on that set, with dropout, writing to `output`.
-RunConfig corpus_run(const std::string& prefix, const std::string& output, const std::vector<std::string>& overrides);
+// The tiny model on that set, with dropout, writing to `output`; for `ranks` ranks, 0 = all.
+RunConfig corpus_run(const std::string& prefix, const std::string& output, const std::vector<std::string>& overrides,
+                     i64 ranks = 0);
 
 // A whole run by all ranks. Collective.
 template <class T>

@@ -133,6 +133,51 @@ case $case in
         export OGROM_TEST_NODE_SPLIT=2
         kill_rank 2 0
         ;;
+    part_kill_active)
+        launch 4 part
+        await_ranks 4
+        kill -9 "$(pid_of 1)"
+        await_end
+        one_message "^ogrom: rank 1 \(host .*, pid $(pid_of 1)\), exit 6: died in phase train, step [0-9]+, last collective"
+        expect_status 137 6
+        failures_recorded 6 "rank 1 .*died"
+        no_process_left
+        ;;
+    part_kill_resting)
+        launch 4 part
+        await_ranks 4
+        kill -9 "$(pid_of 3)"
+        await_end
+        one_message "^ogrom: rank 3 \(host .*, pid $(pid_of 3)\), exit 6: died in phase idle"
+        expect_status 137 6
+        failures_recorded 6 "rank 3 .*died"
+        no_process_left
+        ;;
+    part_stall) # those who rest neither hide a stall nor are blamed for it
+        launch 4 part_stall 1 2
+        await_end
+        one_message "^ogrom: rank [01] .*, exit 6: stalled in phase train, step 3"
+        expect_status 6
+        no_process_left
+        ;;
+    part_rests) # longer than the timeout, without an alarm and without taking a core
+        launch 4 part -1 5 # MPI_Finalize takes a while too
+        await_ranks 4
+        sleep 4
+        for rank in 2 3; do
+            read -r -a stat <"/proc/$(pid_of "$rank")/stat"
+            echo "rank $rank: $((stat[13] + stat[14])) ticks of processor time since its start"
+        done
+        before=$((stat[13] + stat[14]))
+        sleep 4
+        read -r -a stat <"/proc/$(pid_of 3)/stat"
+        [ $((stat[13] + stat[14] - before)) -lt 100 ] || fail "a resting rank took a quarter of a core or more"
+        kill -TERM "$(pid_of 0)"
+        await_end
+        expect_status 75
+        grep -q ogrom: "$folder/out" && fail "a message without a failure"
+        no_process_left
+        ;;
     kill_launcher)
         launch 3 loop
         await_ranks 3

@@ -4,11 +4,13 @@
 //   vanish    RANK ends without a word; leave: RANK returns from main as if done
 //   mismatch  RANK uses another label; mismatch_kind: RANK reduces to a root in place of all; mismatch_root: RANK names
 //             another root; mismatch_message: RANK sends more to the next than that receives; mismatch_message_label
-//   busy      RANK computes for 3 s; finish: nothing goes wrong; cores: prints whether the ranks outnumber their cores
-//   late      RANK leaves before MPI starts
+//   part      the first half of the ranks is a session of its own and goes on until killed or signalled, the others
+//   rest; part_stall  in it RANK leaves out a collective busy      RANK computes for 3 s; finish: nothing goes wrong;
+//   cores: prints whether the ranks outnumber their cores late      RANK leaves before MPI starts
 // PROBE_STAGED=1: the data axis is staged, on CPU streams.
 // PROBE_PIDS=DIR writes DIR/RANK with the process id; PROBE_EVENTS=FILE has failures appended to FILE, each with
 // its wall-clock time in front; PROBE_PROVIDED=N makes MPI report that thread level (B46).
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -96,12 +98,38 @@ void differ(Session& session, const Mesh& mesh, const std::string& mode, int cul
     }
 }
 
+int work_in_part(Session& session, const std::string& mode, int culprit) {
+    std::unique_ptr<Session> part = session.part(std::max(1, session.size() / 2));
+    const bool ran = part != nullptr;
+    write_pid(session.rank());
+    for (i64 step = 1; part != nullptr; ++step) {
+        part->set_phase(Phase::train, step);
+        if (step != 3 || mode != "part_stall" || part->rank() != culprit) {
+            part->world().barrier("probe.part").wait();
+        }
+        if (agree_max(part->world(), part->stop_requested() ? 1 : 0, "probe.stop") != 0) {
+            part.reset();
+        }
+        usleep(10'000);
+    }
+    Pending met = session.world().barrier("probe.met");
+    if (ran) {
+        met.wait();
+    } else {
+        session.rest(met);
+    }
+    return static_cast<int>(ExitCode::saved_for_requeue);
+}
+
 int work(Session& session, const std::string& mode, int culprit) {
     session.on_failure(
         [](ExitCode code, const std::string& text) { record(std::to_string(static_cast<int>(code)) + " " + text); });
     if (mode == "cores") {
         std::printf("rank %d oversubscribed %d\n", session.rank(), session.oversubscribed() ? 1 : 0);
         return 0;
+    }
+    if (mode.starts_with("part")) {
+        return work_in_part(session, mode, culprit);
     }
     ParallelConfig parallel;
     parallel.data = session.size();

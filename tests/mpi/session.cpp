@@ -1,4 +1,7 @@
 // Agreement, text and split over the ranks at hand.
+#include <algorithm>
+#include <unistd.h>
+
 #include "tests/mpi/world.h"
 
 namespace ogrom {
@@ -70,6 +73,67 @@ TEST(Split, who_has_no_colour_joins_none_and_one_rank_needs_no_mpi) {
     EXPECT_EQ(alone->size(), 1);
     EXPECT_EQ(alone->name(), "alone");
     EXPECT_EQ(alone->bytes_sent(), 0);
+}
+
+// The first n ranks make a world of their own, for every n, while the others rest; then all meet again.
+TEST(Part, its_ranks_are_a_session_and_the_rest_waits) {
+    Session& session = test::session();
+    for (int n = 1; n <= session.size(); ++n) {
+        std::unique_ptr<Session> part = session.part(n);
+        ASSERT_EQ(part != nullptr, session.rank() < n);
+        const bool ran = part != nullptr;
+        if (part != nullptr) {
+            EXPECT_EQ(part->rank(), session.rank());
+            EXPECT_EQ(part->size(), n);
+            EXPECT_EQ(part->world().size(), n);
+            EXPECT_EQ(part->node_rank(), session.node_rank());
+            EXPECT_LE(part->node_size(), n);
+            EXPECT_GE(part->nodes(), 1);
+            EXPECT_EQ(part->oversubscribed(), part->node_size() > part->node_cores());
+            part->set_phase(Phase::train, n);
+            EXPECT_EQ(agree_sum(part->world(), i64{1} << part->rank(), "t"), (i64{1} << n) - 1);
+            auto half = part->split(part->rank() % 2, part->rank(), "half");
+            EXPECT_EQ(half->size(), (n + 1 - part->rank() % 2) / 2);
+            half.reset();
+            part.reset();
+        }
+        Pending met = session.world().barrier("t");
+        if (ran) {
+            met.wait();
+        } else {
+            session.rest(met);
+        }
+        EXPECT_EQ(agree_sum(session.world(), i64{ran ? 1 : 0}, "t"), n);
+    }
+}
+
+// What a rank gives to communication is told with its axis, and only while someone listens.
+TEST(Waits, are_told_with_axis_and_times) {
+    Session& session = test::session();
+    if (session.size() == 1) {
+        GTEST_SKIP() << "one rank waits for nobody";
+    }
+    std::vector<std::string> axes;
+    double longest = 0;
+    session.observe_waits([&](const CommWait& wait) {
+        axes.emplace_back(wait.axis);
+        longest = std::max(longest, wait.end_s - wait.begin_s);
+        EXPECT_LE(wait.begin_s, wait.end_s);
+    });
+    session.world().barrier("t").wait();
+    if (session.rank() == 0) {
+        usleep(100'000);
+    }
+    EXPECT_EQ(agree_max(session.world(), i64{1}, "t"), 1);
+    session.observe_waits({});
+    const std::size_t told = axes.size();
+    EXPECT_GT(told, 0U);
+    for (const std::string& axis : axes) {
+        EXPECT_EQ(axis, "world");
+    }
+    EXPECT_GT(agree_max(session.world(), static_cast<i64>(1e6 * longest), "t"), 0);
+    EXPECT_EQ(agree_max(session.world(), i64{1}, "t"), 1);
+    EXPECT_EQ(axes.size(), told);
 }
 
 TEST(Split, a_part_splits_again) {
