@@ -80,6 +80,7 @@ int launch(int argc, char** argv) {
     ogrom::add_train(app, chosen);
     ogrom::add_plan(app, chosen);
     ogrom::add_scale(app, chosen);
+    ogrom::add_report(app, chosen);
     ogrom::add_data(app, chosen);
     ogrom::add_tokenizer(app, chosen);
     ogrom::add_sample(app, chosen);

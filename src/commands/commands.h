@@ -17,6 +17,7 @@ struct Invocation {
 
 void add_train(CLI::App& app, Invocation& chosen);
 void add_plan(CLI::App& app, Invocation& chosen);
+void add_report(CLI::App& app, Invocation& chosen);
 void add_data(CLI::App& app, Invocation& chosen);
 void add_tokenizer(CLI::App& app, Invocation& chosen);
 void add_sample(CLI::App& app, Invocation& chosen);

@@ -1,37 +1,16 @@
 #include "src/report/chart.h"
 
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
-#include <string_view>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "src/base/error.h"
 #include "src/base/file.h"
-
-extern "C" char** environ;
+#include "src/report/gnuplot.h"
 
 namespace ogrom {
 
 namespace {
-
-// Inside single quotes gnuplot takes everything as it is except a single quote (its '' is misread at the start of a
-// string) and a line end: the first becomes a typographic apostrophe, the second a blank.
-std::string quoted(std::string_view text) {
-    std::string result = "'";
-    for (const char c : text) {
-        if (c == '\'') {
-            result += "\u2019";
-        } else {
-            result += static_cast<unsigned char>(c) < 32 ? ' ' : c;
-        }
-    }
-    return result + "'";
-}
 
 // step, loss, validation loss, lr; "?" marks what is missing or not finite.
 std::string table(const std::vector<StepMetrics>& rows, bool& has_loss, bool& has_validation) {
@@ -44,31 +23,6 @@ std::string table(const std::vector<StepMetrics>& rows, bool& has_loss, bool& ha
                             field(row.lr));
     }
     return text;
-}
-
-// Runs gnuplot on a script in `folder` without a shell; empty when it succeeded, else the reason.
-std::string run_gnuplot(const std::string& folder, const std::string& script) {
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    std::string program = "gnuplot", argument = script;
-    char* const arguments[] = {program.data(), argument.data(), nullptr};
-    pid_t child = 0;
-    const int error = ::posix_spawnp(&child, program.c_str(), &actions, nullptr, arguments, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (error != 0) {
-        return error == ENOENT ? std::string("gnuplot is not installed (Debian: gnuplot-nox)")
-                               : fmt::format("gnuplot cannot be started: {}", std::strerror(error));
-    }
-    int status = 0;
-    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
-        return "gnuplot is not installed (Debian: gnuplot-nox)";
-    }
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? std::string() : std::string("gnuplot failed");
 }
 
 }  // namespace
@@ -109,7 +63,7 @@ std::string loss_chart_script(const std::string& title, bool has_validation) {
         "set key off\n"
         "plot 'loss.dat' using 1:4 with lines lc rgb 'black' lw 1.2 title 'learning rate'\n"
         "unset multiplot\n",
-        quoted(title), validation);
+        gnuplot_text(title), validation);
 }
 
 std::optional<std::string> draw_loss_chart(const std::string& folder, const std::string& title,

@@ -9,7 +9,7 @@
 
 namespace ogrom {
 
-SpanRecorder::SpanRecorder(Session& session, i64 capacity, Waits waits) : session_(session) {
+SpanRecorder::SpanRecorder(Session& session, i64 capacity, Waits waits) : session_(session), waits_(waits) {
     agree_epoch();
     const auto epoch = std::chrono::duration_cast<Trace::Clock::duration>(std::chrono::duration<double>(epoch_s_));
     trace_ = std::make_unique<Trace>(capacity, Trace::Clock::time_point(epoch));
@@ -25,7 +25,9 @@ SpanRecorder::~SpanRecorder() {
 
 void SpanRecorder::stop() {
     session_.observe_collectives({});
-    session_.observe_waits({});
+    if (waits_ == Waits::yes) {
+        session_.observe_waits({});
+    }
 }
 
 // Ranks of one host share its clock, and so the epoch of their first rank; hosts meet at a barrier.

@@ -24,6 +24,7 @@ private:
     void observe(const FlightEntry& entry);
     void observe_wait(const CommWait& wait);
     Session& session_;
+    Waits waits_;
     double epoch_s_ = 0;  // of the steady clock
     std::unique_ptr<Trace> trace_;
 };

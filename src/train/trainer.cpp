@@ -107,6 +107,7 @@ TrainSummary Trainer<T>::run() {
     if (measures()) {
         options_.watch->ready({place_, mesh_, device_, transport_, texts_.provenance_json});
     }
+    clock_ = trains() ? std::make_unique<RankClock>(session_, device_) : nullptr;
     const Timer whole;
     while (engine_->step < run_.train.steps) {
         session_.set_phase(Phase::train, engine_->step + 1);
@@ -114,6 +115,9 @@ TrainSummary Trainer<T>::run() {
         engine_->trace = record();
         if (measures()) {
             options_.watch->begin(engine_->step + 1);
+        }
+        if (clock_) {
+            clock_->begin_step();
         }
         const Timer timer;
         const std::vector<Batch> batches = next_batches(prefetch);
@@ -195,6 +199,9 @@ void Trainer<T>::after_step(const StepResult& result, i64 targets, const StepTim
     set_rates(row, run_, times, place_.matmul_rate);
     summary_.loss = result.loss;
     last_step_s_ = times.step_s;
+    if (clock_) {
+        clock_->end_step(engine_->step, times);
+    }
     if (engine_->step > first_step_ + 1) {  // the first step warms caches and libraries up
         steps_s_ += times.step_s;
         tokens_ += static_cast<double>(targets);
@@ -305,6 +312,7 @@ void Trainer<T>::finish() {
     }
     session_.set_phase(Phase::report, engine_->step);
     summarise();
+    write_rank_times();
     if (metrics_) {
         metrics_->publish_at_stop();
         console_->finish();
@@ -312,6 +320,20 @@ void Trainer<T>::finish() {
         flush_log();
     }
     event(Phase::report, summary_.code, summary_.code == ExitCode::done ? "done" : "stopped and saved");
+}
+
+// Collective. Figures are not worth a run.
+template <class T>
+void Trainer<T>::write_rank_times() {
+    const std::vector<RankTimes> ranks = clock_ ? clock_->gather() : std::vector<RankTimes>();
+    if (!metrics_ || ranks.empty()) {
+        return;
+    }
+    try {
+        ogrom::write_rank_times(run_.run.output, ranks);
+    } catch (const Error& error) {
+        log_warning("times by rank are not written: {}", error.what());
+    }
 }
 
 template <class T>

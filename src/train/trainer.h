@@ -17,6 +17,7 @@
 #include "src/train/console.h"
 #include "src/train/initial.h"
 #include "src/train/pass_graphs.h"
+#include "src/train/rank_clock.h"
 #include "src/train/replay.h"
 #include "src/train/run_folder.h"
 #include "src/train/saver.h"
@@ -97,6 +98,7 @@ private:
     [[nodiscard]] bool stands_on_own() const;
     std::string why_stopped();
     void finish();
+    void write_rank_times();
     void event(Phase phase, ExitCode code, const std::string& text) const;
     void summarise();
 
@@ -120,6 +122,7 @@ private:
     std::unique_ptr<Metrics> metrics_;  // rank 0
     std::unique_ptr<Console> console_;  // rank 0
     std::unique_ptr<TraceFile> trace_;
+    std::unique_ptr<RankClock> clock_;  // of Purpose::train
     std::optional<ReplayTrace> replay_;
     std::optional<Saver<T>> saver_;
     TrainSummary summary_;

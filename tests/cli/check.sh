@@ -7,7 +7,7 @@ source "$(dirname "$0")/lib.sh"
 preload=$BINARY/tests/libpreload_faults.so
 [ -e "$preload" ] || fail "$preload is not built"
 # A share of the median that no rank falls below because the machine does other work.
-even=(--threshold 0.01 --seconds 2)
+even=(--threshold 0.01 --seconds 1)
 missing=""
 
 # sections FILE RANKS AXES NODES: the JSON in FILE is whole
@@ -101,7 +101,7 @@ left=$(find . -name '.ogrom-check*')
 # shellcheck disable=SC2016  # for the inner shell
 if unshare -m mount -t tmpfs none results 2> /dev/null; then
     expect_exit 4 mpirun --allow-run-as-root --oversubscribe --bind-to none -n 1 "$OGROM" check "${even[@]}" : \
-        -n 1 unshare -m bash -c 'mount -t tmpfs none results && exec "$0" check --threshold 0.01 --seconds 2' "$OGROM"
+        -n 1 unshare -m bash -c 'mount -t tmpfs none results && exec "$0" check --threshold 0.01 --seconds 1' "$OGROM"
     expect_text '^FAULT +folder: rank 1 \(host .+\): .*made on rank 0, not seen here after 10 s; checkpoints need one file system'
 else
     missing="no privilege to mount (unshare -m)"
@@ -113,7 +113,7 @@ expect_exit 7 few_files
 expect_text '^FAULT +limits: rank 0 \(host .+\): at most 64 open files, 1 ranks need 257; would be right: ulimit -n 257'
 # shellcheck disable=SC2016
 if unshare -rm mount -t tmpfs -o size=1m none /dev/shm 2> /dev/null; then
-    expect_exit 7 unshare -rm bash -c 'mount -t tmpfs -o size=1m none /dev/shm && exec "$0" check --threshold 0.01 --seconds 2' "$OGROM"
+    expect_exit 7 unshare -rm bash -c 'mount -t tmpfs -o size=1m none /dev/shm && exec "$0" check --threshold 0.01 --seconds 1' "$OGROM"
     expect_text '^FAULT +limits: rank 0 \(host .+\): .* of /dev/shm are free, the ranks of its node need 8.0 MiB'
 else
     missing="no privilege to mount (unshare -rm)"

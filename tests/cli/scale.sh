@@ -86,12 +86,12 @@ PY
 refused() { # pattern, arguments...
     local pattern=$1
     shift
-    expect_exit 2 launch 2 "$OGROM" scale run.toml --output none "$@"
+    expect_exit 2 "$OGROM" scale run.toml --output none "$@"
     expect_text "$pattern"
     [ ! -e none ] || fail "a refused study made its folder: $*"
 }
 refused '--weak .*--strong .*--both'
-refused '--ranks 1,4: 4 ranks, but 2 were started' --weak --ranks 1,4
+refused '--ranks 1,4: 4 ranks, but 1 was started' --weak --ranks 1,4
 refused '--ranks 0: "0" is no number' --weak --ranks 0
 refused '--ranks 1,1: 1 stands twice' --weak --ranks 1,1
 refused '--ranks 1,,2: "" is no number' --weak --ranks 1,,2
@@ -101,30 +101,43 @@ refused 'axis zero .*without --layout' --weak --axis zero --layout "a: parallel.
 refused 'repeats' --weak --repeats 0
 refused 'more than 1000 steps' --weak --steps 1001
 refused 'no point of the study can run' --weak --ranks 1 --set parallel.tensor=2
-expect_exit 3 launch 2 "$OGROM" scale run.toml --output none --weak --set data.train=nothing
+expect_exit 3 "$OGROM" scale run.toml --output none --weak --set data.train=nothing
 : > file
-expect_exit 4 launch 2 "$OGROM" scale run.toml --output file/none --weak
+expect_exit 4 "$OGROM" scale run.toml --output file/none --weak
 
 # begin FOLDER RANKS: a long point on RANKS of 2 ranks, in the background
 begin() {
-    launch 2 "$OGROM" scale run.toml --strong --ranks "$2" --steps 1000 --warmup 1000 --repeats 100 --output "$1" \
+    mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2 "$OGROM" scale run.toml --strong --ranks "$2" --steps 1000 --warmup 1000 --repeats 100 --output "$1" \
         --set model.layers=4 --set model.hidden=64 > run.log 2>&1 &
     job=$!
-    await "$job" phase train
+    await "$job" phase || { cat run.log; fail "no point began in $1"; }
 }
-pid_of() { pgrep -f "^$OGROM scale run.toml .*--output $folder( |\$)" | while read -r pid; do
-    tr '\0' '\n' < "/proc/$pid/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1" && echo "$pid"
-done; }
-ended() { local code=0; wait "$job" || code=$?; echo "$code"; }
-# Rank 0 is past the table of the plan: its memory is taken, it trains.
-phase() { [ -d "$folder/points" ] && [ "$(ps -o times= -p "$(pid_of 0 || echo 1)" 2> /dev/null || echo 0)" -ge 1 ]; }
+pid_of() {
+    local pid
+    for pid in $(pgrep -f "^$OGROM scale run.toml .*--output $folder( |\$)"); do
+        if tr '\0' '\n' < "/proc/$pid/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1"; then
+            echo "$pid"
+        fi
+    done
+}
+# its exit code goes to $code
+ended() {
+    code=0
+    wait "$job" || code=$?
+}
+# Rank 0 has taken a second of processor time since the folder was there: it is in the point.
+phase() {
+    local pid
+    pid=$(pid_of 0)
+    [ -d "$folder/points" ] && [ -n "$pid" ] && [ "$(ps -o times= -p "$pid")" -ge 1 ]
+}
 
 for dead in 0 1; do # in the point, and at rest beside it
     folder=kill$dead
     begin "$folder" 1
     pid=$(pid_of "$dead")
     kill -9 "$pid"
-    code=$(ended)
+    ended
     [ "$code" -eq 137 ] || [ "$code" -eq 6 ] || { cat run.log; fail "rank $dead killed: exit $code"; }
     grep -qE "^ogrom: rank $dead \(host .*, pid $pid\), exit 6: died in phase" run.log || { cat run.log; fail "rank $dead is not named"; }
     [ "$dead" -eq 0 ] || grep -q 'died in phase idle' run.log || { cat run.log; fail "rank 1 did not rest"; }
@@ -133,7 +146,7 @@ done
 folder=stopped
 begin "$folder" 2
 kill -TERM "$(pid_of 1)"
-code=$(ended)
+ended
 [ "$code" -eq 75 ] || { cat run.log; fail "stopped: exit $code"; }
 grep -q 'stopped by SIGTERM on rank 1: .*--resume' run.log || { cat run.log; fail "the stop is not told"; }
 echo "points, refusals, resume, signals and deaths are as they should be"

@@ -5,8 +5,8 @@
 //   mismatch  RANK uses another label; mismatch_kind: RANK reduces to a root in place of all; mismatch_root: RANK names
 //             another root; mismatch_message: RANK sends more to the next than that receives; mismatch_message_label
 //   part      the first half of the ranks is a session of its own and goes on until killed or signalled, the others
-//   rest; part_stall  in it RANK leaves out a collective busy      RANK computes for 3 s; finish: nothing goes wrong;
-//   cores: prints whether the ranks outnumber their cores late      RANK leaves before MPI starts
+//   rest; part_stall  in it RANK waits for a message that nobody sends busy      RANK computes for 3 s; finish: nothing
+//   goes wrong; cores: prints whether the ranks outnumber their cores late      RANK leaves before MPI starts
 // PROBE_STAGED=1: the data axis is staged, on CPU streams.
 // PROBE_PIDS=DIR writes DIR/RANK with the process id; PROBE_EVENTS=FILE has failures appended to FILE, each with
 // its wall-clock time in front; PROBE_PROVIDED=N makes MPI report that thread level (B46).
@@ -104,9 +104,11 @@ int work_in_part(Session& session, const std::string& mode, int culprit) {
     write_pid(session.rank());
     for (i64 step = 1; part != nullptr; ++step) {
         part->set_phase(Phase::train, step);
-        if (step != 3 || mode != "part_stall" || part->rank() != culprit) {
-            part->world().barrier("probe.part").wait();
+        if (step == 3 && mode == "part_stall" && part->rank() == culprit) {
+            double never = 0;
+            part->world().receive(&never, 1, Dtype::fp64, 0, "probe.never").wait();
         }
+        part->world().barrier("probe.part").wait();
         if (agree_max(part->world(), part->stop_requested() ? 1 : 0, "probe.stop") != 0) {
             part.reset();
         }
