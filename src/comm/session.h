@@ -37,7 +37,7 @@ public:
     [[nodiscard]] int size() const;
     [[nodiscard]] int node_rank() const;  // rank among those that share this node's memory
     [[nodiscard]] int node_size() const;
-    [[nodiscard]] int node() const;  // nodes are numbered by their lowest rank
+    [[nodiscard]] int node() const;        // nodes are numbered by their lowest rank
     [[nodiscard]] i64 node_cores() const;  // that the ranks of this node may use together
     [[nodiscard]] int nodes() const;       // that have a rank of this session
     [[nodiscard]] const std::string& host() const;

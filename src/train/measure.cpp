@@ -151,6 +151,7 @@ void add_bubble(Session& session, Watch& watch) {
     }
     const std::vector<std::string> texts = gather_long(session, mine, "passes");
     std::vector<std::vector<std::string>> lines;  // [stage][step]
+    lines.reserve(static_cast<std::size_t>(watch.shape.pp));
     for (int stage = 0; stage < watch.shape.pp; ++stage) {
         lines.push_back(split(texts[static_cast<std::size_t>(rank_of({.pp = stage}, watch.shape))], '\n'));
     }

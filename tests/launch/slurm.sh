@@ -112,8 +112,6 @@ job multi_node_srun --nodes=1 --ntasks-per-node=2 --time=1 --signal=USR1@1 -- ru
 ends FAILED 75
 says 'stopped by train.stop_before = "job-end-45s"'
 
-if "$OGROM" scale --help > /dev/null 2>&1 && "$OGROM" report --help > /dev/null 2>&1; then
-    # shellcheck source=tests/launch/studies.sh
-    source "$SOURCE/tests/launch/studies.sh"
-fi
+# shellcheck source=tests/launch/studies.sh
+source "$SOURCE/tests/launch/studies.sh"
 echo "slurm: $SECONDS s"
