@@ -72,6 +72,7 @@ public:
     static Graph end(Stream stream);
     static void abandon(Stream stream) noexcept;  // instead of end, after a failure
     void launch(Stream stream) const;
+    [[nodiscard]] bool recorded() const { return graph_ != nullptr; }
     [[nodiscard]] i64 nodes() const { return nodes_; }
 
 private:

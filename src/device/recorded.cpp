@@ -17,7 +17,7 @@ RecordedWork RecordedWork::record(Stream stream, const std::function<void()>& en
         throw;
     }
     recorded.graph_ = cuda::Graph::end(stream);
-    OGROM_ASSERT(recorded.stands());
+    OGROM_ASSERT(recorded.graph_.recorded() && recorded.stands());
     return recorded;
 }
 

@@ -71,6 +71,7 @@ next_slice() {
     until_true 150 has_line "step +$1/150" || { cat "$log"; fail "$what: does not come to step $1"; }
     scancel --batch --signal=USR1 "$id"
     until_true 150 was_requeued "$restarts" || { cat "$log"; scontrol show job "$id"; fail "$what: not requeued"; }
+    still=0
     # SLURM lets a requeued job wait two minutes, in case its nodes were ill.
     until_true 150 start_now || { cat "$log"; scontrol show job "$id"; fail "$what: does not start again"; }
 }
@@ -80,8 +81,15 @@ was_requeued() { [ "$(field "$id" Restarts)" -gt "$1" ]; }
 is_put_away() {
     all_idle && ! pgrep -f "^slurmstepd: \[${id}[.]" > /dev/null && ! compgen -G "$slurm/n*/job$(printf %05d "$id")*" > /dev/null
 }
+# For three seconds on end: what is put away last comes a moment after the rest.
 start_now() {
-    [ "$(state_of "$id")" != PENDING ] || ! is_put_away || scontrol update "JobId=$id" StartTime=now 2> /dev/null || true
+    if [ "$(state_of "$id")" = PENDING ]; then
+        if is_put_away; then still=$((still + 1)); else still=0; fi
+        if [ "$still" -ge 30 ]; then
+            scontrol update "JobId=$id" StartTime=now 2> /dev/null || true
+            still=0
+        fi
+    fi
     [ "$(state_of "$id")" = RUNNING ]
 }
 for form in srun mpirun; do
