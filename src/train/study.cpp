@@ -10,6 +10,7 @@
 #include "src/base/text.h"
 #include "src/base/timer.h"
 #include "src/base/version.h"
+#include "src/comm/lock_file.h"
 #include "src/train/setup.h"
 
 namespace ogrom {
@@ -102,6 +103,11 @@ private:
                             "or remove it",
                             points));
         make_directories(points);
+        lock_.emplace(join_path(wish_.folder, "study.lock"),
+                      LockWords{wish_.folder,
+                                "two studies cannot write one folder; wait for that one or end it, or choose another "
+                                "--output",
+                                "--output must be a folder that this user may write to"});
         const std::string attempt = join_path(points, fmt::format(".{}.tmp", session_.host()));
         write_file_atomic(attempt, "");  // rights, a full disk: known before anything is measured
         remove_file(attempt);
@@ -235,6 +241,7 @@ private:
     }
 
     Session& session_;
+    std::optional<LockFile> lock_;  // of the folder, on rank 0
     const StudyWish& wish_;
     const std::vector<PlannedPoint>& planned_;
     std::vector<std::optional<StudyPoint>> points_;  // rank 0

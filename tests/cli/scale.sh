@@ -135,6 +135,9 @@ phase() {
 for dead in 0 1; do # in the point, and at rest beside it
     folder=kill$dead
     begin "$folder" 1
+    # Two studies cannot write one folder.
+    expect_exit 2 "$OGROM" scale run.toml --strong --ranks 1 --output "$folder" --resume
+    expect_text "$folder is in use by process [0-9]+ .*two studies cannot write one folder"
     pid=$(pid_of "$dead")
     kill -9 "$pid"
     ended
