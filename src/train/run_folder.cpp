@@ -10,6 +10,7 @@
 #include "src/io/checkpoint.h"
 #include "src/io/checkpoint_folder.h"
 #include "src/io/checkpoint_header.h"
+#include "src/io/replay_trace.h"
 
 namespace ogrom {
 
@@ -195,6 +196,14 @@ void archive(const RunConfig& run, const std::string& provenance_json) {
         const std::string path = join_path(run.run.output, name);
         remove_left_over(path);  // of a run that was killed within
         write_file_atomic(path, text);
+    }
+    const std::string checkpoints = checkpoints_of(run);
+    for (const std::string& name :
+         is_directory(checkpoints) ? list_directory(checkpoints) : std::vector<std::string>()) {
+        const std::string folder = join_path(checkpoints, name);
+        if (step_of(name) && is_directory(folder)) {
+            remove_left_over(join_path(folder, replay_trace_name));  // the same
+        }
     }
 }
 
